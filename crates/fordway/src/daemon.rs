@@ -22,13 +22,11 @@ use sd_notify::NotifyState;
 use tokio::time::MissedTickBehavior;
 use tracing::{error, info};
 
-pub(crate) use serve::handle::{Adjust, Handle, Job};
-pub(crate) use serve::requests::Requests;
-pub(crate) use serve::trace::Subscription;
+pub(crate) use serve::handle::{Adjust, Job};
 
 use crate::failure::Failure;
+use crate::metrics;
 use crate::runtime::event_loop;
-use crate::{control, metrics};
 use apply::prepared::Prepared;
 use apply::running::Running;
 use apply::translators::{Context, Translators, end_all, set_up, start_prepared, undo};
@@ -36,8 +34,9 @@ use apply::{kernel, privilege, tunnels};
 use handover::leftover;
 use reconcile::auto;
 use reconcile::watch::{Looks, Watch};
+use serve::handle::Handle;
 use serve::systemd::notify;
-use serve::{dstm_client, requests, services};
+use serve::{control, dstm_client, requests, services};
 use signals::{Signals, drain, hung_up};
 
 /// How often engines, servers and path MTUs are checked.

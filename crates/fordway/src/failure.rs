@@ -101,8 +101,8 @@ impl Failure {
 
     pub(crate) fn print(&self) {
         match self {
-            Failure::Config(report) => crate::output::complain(&report.render(true)),
-            Failure::Rendered(text) => crate::output::complain(text.trim_end()),
+            Failure::Config(report) => crate::terminal::complain(&report.render(true)),
+            Failure::Rendered(text) => crate::terminal::complain(text.trim_end()),
             Failure::Usage(message) | Failure::Failed(message) => message.print(),
             Failure::Reported | Failure::Logged | Failure::Closed => {}
         }
@@ -131,10 +131,10 @@ impl Failure {
 
 impl Message {
     fn print(&self) {
-        let (red, bold, reset) = (crate::output::ERROR, crate::output::STRONG, anstyle::Reset);
-        crate::output::complain(&format!("{red}error{reset}{bold}:{reset} {}", self.text));
+        let (red, bold, reset) = (crate::terminal::ERROR, crate::terminal::STRONG, anstyle::Reset);
+        crate::terminal::complain(&format!("{red}error{reset}{bold}:{reset} {}", self.text));
         if let Some(hint) = &self.hint {
-            crate::output::complain(&format!("  {bold}hint:{reset} {hint}"));
+            crate::terminal::complain(&format!("  {bold}hint:{reset} {hint}"));
         }
     }
 }

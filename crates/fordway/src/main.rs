@@ -7,7 +7,6 @@
 mod capture;
 mod cli;
 mod command;
-mod control;
 mod daemon;
 mod doctor;
 mod explain;
@@ -22,6 +21,7 @@ mod report;
 mod runtime;
 mod settings;
 mod tables;
+mod terminal;
 mod trace;
 
 use std::process::ExitCode;

@@ -2,21 +2,10 @@
 
 use std::io::{self, Write};
 
-use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use crate::failure::Failure;
-
-/// Style of the word "error".
-pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
-/// Style of the word "warning".
-pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-/// Style of headings.
-pub(crate) const STRONG: Style = Style::new().bold();
-/// Style of what may be passed over.
-pub(crate) const FAINT: Style = Style::new().dimmed();
-/// Style of what is well.
-pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) use crate::terminal::{ERROR, FAINT, GOOD, STRONG, WARNING, complain};
 
 /// Writes text with styles, which are left out where they don't belong (no terminal, NO_COLOR).
 ///
@@ -28,11 +17,6 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         io::ErrorKind::BrokenPipe => Failure::Closed,
         _ => Failure::failed(format!("cannot write to standard output: {error}")),
     })
-}
-
-/// Writes a line with styles to standard error. A write error is ignored and does not change the exit code.
-pub(crate) fn complain(line: &str) {
-    let _ = writeln!(anstream::AutoStream::auto(io::stderr().lock()), "{line}");
 }
 
 /// Writes a value as indented JSON.
@@ -54,4 +38,35 @@ pub(crate) fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String 
 pub(crate) fn joined_or<T: ToString>(items: impl IntoIterator<Item = T>, none: &str) -> String {
     let text = joined(items);
     if text.is_empty() { none.to_owned() } else { text }
+}
+
+/// A number with its digits in groups of three.
+pub(crate) fn group(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::group;
+
+    #[test]
+    fn groups_of_three() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1_234_567, "1,234,567"),
+            (u64::MAX, "18,446,744,073,709,551,615"),
+        ] {
+            assert_eq!(group(number), text);
+        }
+    }
 }

@@ -17,7 +17,7 @@ pub(crate) use forwarding::{dual_stack_table, nat44_table};
 pub(crate) use nat64::sentences;
 pub(crate) use proxy::proxy_table;
 pub(crate) use services::{advertise_table, dns64_table};
-pub(crate) use table::{group, kernel_table, totals_table};
+pub(crate) use table::{kernel_table, totals_table};
 
 /// What is shown as it is.
 pub(crate) trait Render {

@@ -2,6 +2,7 @@
 
 pub(crate) mod automatic;
 pub(crate) mod bib;
+pub(crate) mod control;
 pub(crate) mod dstm_client;
 pub(crate) mod handle;
 pub(crate) mod nat64;

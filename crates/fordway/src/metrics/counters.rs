@@ -10,8 +10,8 @@ use fordway_relay as trt;
 use fordway_resolver as upstream;
 use fordway_router as router;
 
+use crate::output::group;
 use crate::output::{FAINT, WARNING};
-use crate::report::group;
 
 /// How `fordway stats` shows a counter.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use fordway_dstmd::{ClientStats, LeaseView};
 
 use super::Render;
 use super::services::line;
-use super::table::group;
+use crate::output::group;
 use crate::output::{FAINT, GOOD, STRONG, WARNING, joined};
 
 impl Render for DstmServerStatus {

@@ -6,7 +6,7 @@ use fordway_control::{COUNTERS, DualStackStats, DualStackStatus, Nat44Stats, Nat
 
 use super::Render;
 use super::services::line;
-use super::table::group;
+use crate::output::group;
 use crate::output::{FAINT, GOOD, STRONG, WARNING, joined};
 
 /// A share of the tracked connections that is close to all that there can be.

@@ -6,8 +6,8 @@ use fordway_control::ProxyStatus;
 use fordway_proxy::Stats;
 
 use super::Render;
-use super::table::group;
 use crate::metrics::counters::{PROXY, row, table, warn};
+use crate::output::group;
 use crate::output::{GOOD, STRONG, WARNING};
 
 impl Render for ProxyStatus {

@@ -6,7 +6,7 @@ use fordway_bpf::PassReason;
 use fordway_control::{KernelStats, Totals};
 use fordway_xlat::DropReason;
 
-use crate::output::{FAINT, STRONG, WARNING};
+use crate::output::{FAINT, STRONG, WARNING, group};
 
 /// The counters as indented lines; counters at zero are left out where that says enough.
 pub(crate) fn totals_table(totals: &Totals) -> String {
@@ -90,35 +90,4 @@ pub(crate) fn kernel_table(kernel: &KernelStats) -> String {
         }
     }
     text
-}
-
-/// A number with its digits in groups of three.
-pub(crate) fn group(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::group;
-
-    #[test]
-    fn groups_of_three() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (1_234_567, "1,234,567"),
-            (u64::MAX, "18,446,744,073,709,551,615"),
-        ] {
-            assert_eq!(group(number), text);
-        }
-    }
 }

@@ -6,7 +6,7 @@ use fordway_control::TrtStatus;
 
 use super::Render;
 use super::services::line;
-use super::table::group;
+use crate::output::group;
 use crate::output::{GOOD, STRONG, WARNING, joined};
 
 impl Render for TrtStatus {

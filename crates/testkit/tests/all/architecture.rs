@@ -111,6 +111,8 @@ fn who_has_capabilities_parses_nothing_of_strangers() {
     let mut files = vec![(src.join("daemon.rs").display().to_string(), main)];
     sources(&src.join("daemon"), &mut files);
     sources(&src.join("settings"), &mut files);
+    // The control socket's thread, which `control::serve(` above begins.
+    files.retain(|(name, _)| !name.contains("daemon/serve/control/"));
     assert!(files.len() > 50, "only {} files were found", files.len());
     let mut wrong = Vec::new();
     for (word, place) in STRANGERS {
@@ -157,8 +159,7 @@ fn parts_of_the_daemon_import_only_those_before_them() {
 
 /// Crates whose modules import each other in one direction alone. A file or folder of `src` counts as one module, and
 /// what `lib.rs` exports as the module's that it comes from.
-const ACYCLIC: &str =
-    "bpf config control data discovery dstmd engine net router serve softwire testhost tun wire";
+const ACYCLIC: &str = "bpf config control data discovery dstmd engine fordway net router serve softwire testhost tun wire";
 
 /// The first word of a path, and how the text goes on.
 fn first_word(text: &str) -> (&str, &str) {

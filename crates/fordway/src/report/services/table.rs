@@ -6,8 +6,8 @@ use fordway_nameserver as dns64;
 use fordway_router as router;
 
 use crate::metrics::counters::{DNS64, ROUTER, row, table, words};
+use crate::output::group;
 use crate::output::{STRONG, WARNING};
-use crate::report::table::group;
 
 /// What the DNS64 server has counted.
 pub(crate) fn dns64_table(stats: &dns64::Stats) -> String {

@@ -18,7 +18,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tracing::{debug, error, info, warn};
 
-use crate::daemon::{Handle, Requests, Subscription};
+use crate::daemon::serve::handle::Handle;
+use crate::daemon::serve::requests::Requests;
+use crate::daemon::serve::trace::Subscription;
 use crate::failure::Failure;
 use crate::tables::{Filter as EntryWish, Read, Reader};
 use crate::trace::{Filter, SYNTAX};
