@@ -110,7 +110,7 @@ drop_reasons! {
     NoMappingSource = 12, "no_mapping_source", "The source address has no mapping.";
     NoMappingDestination = 13, "no_mapping_destination", "The destination address has no mapping.";
     ReservedOctet = 14, "reserved_octet", "Bits 64 to 71 of an IPv4-embedded IPv6 address are not zero (RFC 6052 section 2.2).";
-    Loop = 15, "loop", "Both ends lie in pool6 where no IPv6 host is numbered from it: the packet would come back for ever.";
+    Loop = 15, "loop", "Both ends lie in pool6 where no IPv6 host is numbered from it: the packet would loop.";
     HopLimitExceeded = 16, "hop_limit_exceeded", "TTL or hop limit ran out here.";
     SourceRoute = 17, "source_route", "An unexpired IPv4 source route option.";
     RoutingHeader = 18, "routing_header", "An IPv6 Routing header with segments left.";
@@ -131,7 +131,7 @@ drop_reasons! {
     QueueFull = 33, "queue_full", "The device did not take the packet.";
     DeviceError = 34, "device_error", "Writing to the device failed.";
     Protocol = 35, "protocol", "A protocol number of the other family: ICMPv6 or an extension header in IPv4, ICMPv4 in IPv6.";
-    NoBib = 36, "no_bib", "No BIB entry for the destination: nobody behind the translator uses this address and port.";
+    NoBib = 36, "no_bib", "No BIB entry for the destination: no host behind the translator uses this address and port.";
     Filtered = 37, "filtered", "Address-dependent filtering: no session with this remote address.";
     PoolExhausted = 38, "pool_exhausted", "No free address or port in the pool for this subscriber.";
     BibFull = 39, "bib_full", "The table of BIB entries is full.";
@@ -145,20 +145,20 @@ drop_reasons! {
     FragmentTimeout = 47, "fragment_timeout", "The other fragments of the packet did not come in time.";
     FragmentOverlap = 48, "fragment_overlap", "Fragments of one packet overlap or contradict each other (RFC 5722).";
     SynsFull = 49, "syns_full", "No room to store an unsolicited IPv4 SYN.";
-    SynUnanswered = 50, "syn_unanswered", "An unsolicited IPv4 SYN that nobody answered in TCP_INCOMING_SYN.";
+    SynUnanswered = 50, "syn_unanswered", "An unsolicited IPv4 SYN without an answer within TCP_INCOMING_SYN.";
     Transport = 51, "transport", "A transport protocol that stateful NAT64, or a shared address, does not carry.";
     Draining = 52, "draining", "The translator is draining: no new sessions.";
     ExternallyInitiated = 53, "externally_initiated", "A TCP connection opened from the IPv4 side, refused by configuration.";
     Busy = 54, "busy", "Another processor kept changing the same entry; the sender tries again.";
     SoftwireBinding = 55, "softwire_binding", "No softwire has a binding for the IPv4 destination and its port.";
     SoftwireSource = 56, "softwire_source", "Out of a softwire with a source, or through a tunnel, that no binding allows; or into it with a source that is not the client's.";
-    SoftwireEcn = 57, "softwire_ecn", "Congestion was marked on the tunnel packet, and the packet in it does not know ECN (RFC 6040 section 4.2).";
+    SoftwireEcn = 57, "softwire_ecn", "Congestion was marked on the tunnel packet, and the packet in it is not ECN-capable (RFC 6040 section 4.2).";
     SoftwireUnbound = 58, "softwire_unbound", "The softwire's client has no IPv4 address yet.";
     SoftwireHairpin = 59, "softwire_hairpin", "From one softwire to another, which the configuration does not allow.";
     MayNotBegin = 60, "may_not_begin", "An IPv4 host that may not begin sessions, by configuration (NAT-PT).";
     PortInUse = 61, "port_in_use", "For a bound address (NAT-PT), but the host uses this port towards IPv4 under another address.";
     ReceiveQueueFull = 62, "receive_queue_full", "The interface's queue was full: the user engine had not read the packets before in time.";
-    PassRate = 63, "pass_rate", "From IPv4, for the user engine, and more than the kernel engine leaves to it for one reason.";
+    PassRate = 63, "pass_rate", "From IPv4, for the user engine, and more than the kernel engine passes to it for one reason.";
 }
 
 impl DropReason {

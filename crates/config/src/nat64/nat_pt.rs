@@ -48,13 +48,13 @@ keys! {
         idle: Duration = time(1_000, 30 * 86_400_000), or(Duration::from_secs(600));
         /// IPv4 networks whose hosts may begin sessions, with bound addresses and with forwarded ports
         initiators: Vec<Ipv4Net> = list(PREFIX4, NETS), or(Vec::new(), "all"), if(!initiators.is_empty());
-        /// The gateway for DNS
+        /// The DNS ALG
         dns: Option<NatPtDns>, flat();
     }
 }
 
 keys! {
-    /// The gateway for DNS.
+    /// The DNS ALG.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct NatPtDns {
         /// IPv4 networks whose questions for names are translated. Questions of other hosts pass unchanged
@@ -97,7 +97,7 @@ impl Keys for Option<NatPtDns> {
     }
 
     fn keys() -> Vec<Key> {
-        let mut keys = vec![Key::usual("dns_alg", &BOOLEAN, &true, "The gateway for DNS")];
+        let mut keys = vec![Key::usual("dns_alg", &BOOLEAN, &true, "The DNS ALG")];
         keys.extend(NatPtDns::keys());
         keys
     }

@@ -66,7 +66,7 @@ pub(super) const GROUPS: &[Group] = &[
             Counter fragments[translator, queue, direction] "Fragments made" |s, _, put| directions(s, put, |it| it.fragments);
             Counter queue_errors[translator, queue, error] "Errors of the device's queues: `receive_errors`, `send_full`, `send_down`, `send_no_buffers`, `send_refused`" queue_errors;
             Counter drops[translator, reason] "Packets dropped, by [reason](drop-reasons.md)" drops;
-            Counter kernel_passed_on[translator, reason] "Packets that the kernel engine left to the user engine, by [cause](operations.md#passed-packets)" passed_on;
+            Counter kernel_passed_on[translator, reason] "Packets that the kernel engine passed to the user engine, by [cause](operations.md#passed-packets)" passed_on;
             Counter kernel_unmatched[translator] "Packets seen by the kernel engine, at the uplink or at XDP, that were none of the translator's" |s, _, put| kernel(s, put, |it| it.unmatched);
             Counter kernel_elsewhere[translator] "Frames for other link-layer addresses, seen by programs in front of routing (`ingress`, XDP); not those for many" |s, _, put| kernel(s, put, |it| it.elsewhere);
             Counter kernel_tagged[translator] "Frames with a VLAN tag, seen by programs in front of routing" |s, _, put| kernel(s, put, |it| it.tagged);
@@ -106,7 +106,7 @@ pub(super) const GROUPS: &[Group] = &[
             Gauge nat64_bib[translator, protocol] "BIB entries, by protocol; `all`: dynamic 1:1 mappings" |s, _, put| maps(s, put, |it| &it.bib);
             Gauge nat64_sessions[translator, protocol] "Sessions, by protocol" |s, _, put| maps(s, put, |it| &it.sessions);
             Gauge nat64_tcp_sessions[translator, state] "TCP sessions, by state (RFC 6146)" |s, _, put| maps(s, put, |it| &it.tcp_states);
-            Gauge nat64_resting_ports[translator] "Ports in hold-down, which nobody gets yet" |s, _, put| one(s, put, |it| it.resting);
+            Gauge nat64_resting_ports[translator] "Ports in hold-down, which are not assigned yet" |s, _, put| one(s, put, |it| it.resting);
             Gauge nat64_draining[translator] "1: no new sessions are made" |s, _, put| one(s, put, |it| it.draining.into());
             Gauge nat_pt_addresses[translator] "Addresses that hosts can have for themselves (NAT-PT)" |s, _, put| nat_pt(s, put, |it| it.addresses.size);
             Gauge nat_pt_bound[translator] "Addresses that are bound to a host" |s, _, put| nat_pt(s, put, |it| it.addresses.used);
@@ -224,7 +224,7 @@ pub(super) const GROUPS: &[Group] = &[
             Counter proxy_retries[proxy] "Requests sent again on another connection" proxy;
             Counter proxy_abandoned[proxy] "Requests whose client had gone before there was an answer" proxy;
             Counter proxy_log_lost[proxy] "Lines that the access log did not take" proxy;
-            Counter proxy_refused[proxy, reason] "Answers of the proxy's own, by [reason](proxy.md#error-responses)" |s, _, put| {
+            Counter proxy_refused[proxy, reason] "Error responses of the proxy itself, by [reason](proxy.md#error-responses)" |s, _, put| {
                 s.proxies.iter().for_each(|it| map(put, &[&it.name], &it.refused));
             };
             Gauge proxy_open_connections[proxy] "Connections of clients that are open" proxy;

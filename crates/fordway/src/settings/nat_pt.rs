@@ -1,4 +1,4 @@
-//! The gateway for DNS messages of a NAT-PT: which policy it has, and what it has done.
+//! The DNS ALG messages of a NAT-PT: which policy it has, and what it has done.
 
 use std::any::Any;
 use std::collections::BTreeMap;
