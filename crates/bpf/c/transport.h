@@ -163,7 +163,7 @@ always_inline verdict transport_to_plan(FRAME *frame, const struct packet *p, __
 	}
 	if (v != GO_ON)
 		return v;
-	/* Frames reach XDP before anybody completes a partial checksum. What is to be written is known to be
+	/* Frames reach XDP before a partial checksum is completed. What is to be written is known to be
 	 * complete. */
 	if (is_xdp(hook) && plan->checksum_mode == CHECKSUM_UPDATE) {
 		v = read_field(p, at + plan->checksum_at, &checksum);

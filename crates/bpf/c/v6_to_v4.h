@@ -116,7 +116,7 @@ always_inline int is_for_clat(const struct packet *p)
 }
 
 /* Decides on a packet whose first octet says IPv6. `identification`: of this processor, for packets
- * that nobody may fragment; it may repeat (RFC 6864 section 4.1). */
+ * that may not be fragmented; it may repeat (RFC 6864 section 4.1). */
 always_inline verdict v6_to_v4(FRAME *frame, const struct packet *p, int hook, __u16 identification, struct work *work)
 {
 	struct plan *plan = plan_of(work);

@@ -71,7 +71,7 @@ keys! {
         /// How long hosts keep this router as a default router; `0s`: it is none. `auto`: three intervals (RFC 8319
         /// section 4)
         lifetime: Option<Duration> = or("auto", seconds(0, 65_535)), or(None);
-        /// Longest time between advertisements that nobody has asked for
+        /// Longest time between unsolicited advertisements
         interval: Duration = seconds(4, 1800), or(Duration::from_secs(600));
         /// Shortest time between them, at most three quarters of `interval`. `auto`: a third of `interval`
         min_interval: Option<Duration> = or("auto", seconds(MIN_INTERVAL.as_secs(), 1350)), or(None);
@@ -133,7 +133,7 @@ impl Advertise {
         self.pref64_lifetime.unwrap_or(self.interval * 3)
     }
 
-    /// Shortest time between advertisements that nobody asked for (RFC 4861 section 6.2.1).
+    /// Shortest time between unsolicited advertisements (RFC 4861 section 6.2.1).
     #[must_use]
     pub fn min_interval(&self) -> Duration {
         let third = self.interval / 3;

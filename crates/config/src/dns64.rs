@@ -28,7 +28,7 @@ pub use upstream::{Upstream, UpstreamError, UpstreamProtocol};
 /// The port of DNS.
 const PORT: u16 = 53;
 
-/// RFC 6147 section 5.1.4: IPv4-mapped addresses are nobody's.
+/// RFC 6147 section 5.1.4: IPv4-mapped addresses belong to no host.
 const MAPPED: Ipv6Net =
     Ipv6Net::new_assert(std::net::Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96);
 

@@ -101,7 +101,7 @@ keys! {
         pool4: Vec<Pool4> = POOL4, or(Vec::new(), "(the uplink's address)"), if(!pool4.is_empty());
         /// Set the addresses of `pool4`, `netmap` and `forward` up on the first uplink; 256 at most
         assign: bool = BOOLEAN, or(true);
-        /// A host has the same address whomever it talks to (RFC 4787 REQ-2)
+        /// A host has the same address towards all peers (RFC 4787 REQ-2)
         persistent: bool = BOOLEAN, or(true);
         /// Draw ports at random instead of keeping those that hosts chose. That breaks endpoint-independent mapping
         /// (RFC 4787 REQ-1)
@@ -142,7 +142,7 @@ keys! {
     }
 }
 
-/// What becomes of connections from outside to addresses of clients that nobody forwards.
+/// What becomes of connections from outside to addresses of clients without a forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inbound {
     /// They are dropped and counted.

@@ -40,7 +40,7 @@ pub enum SoftwireEnd {
 /// A client of a tunnel end point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SoftwireClient {
-    /// Its IPv4 address; `None`: it has none yet, and somebody else will tell.
+    /// Its IPv4 address; `None`: it has none yet; DSTM supplies it.
     pub v4: Option<Ipv4Addr>,
     /// Its ports, if it shares the address.
     pub ports: Option<PortSet>,

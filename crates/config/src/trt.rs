@@ -106,7 +106,7 @@ keys! {
         half_closed_idle: Duration = IDLE, or(Duration::from_secs(240));
         /// A UDP session without datagrams ends (RFC 4787 REQ-5)
         udp_idle: Duration = IDLE, or(Duration::from_secs(300));
-        /// Mark of packets that are delivered to the relay. The default is a number that hardly anybody else has; several
+        /// Mark of packets that are delivered to the relay. The default is a number that other programs hardly use; several
         /// relays may share it
         mark: u32 = NUMBER, or(0x7472_7400);
         /// Routing table with the local routes of the prefixes. Several relays may share it

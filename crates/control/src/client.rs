@@ -30,7 +30,7 @@ pub enum Answer {
 
 /// A client of the daemon behind a socket. Each request has a connection of its own.
 ///
-/// All requests fail with an [`Error`] if nobody listens, if the reply does not come in time or is of another version, or
+/// All requests fail with an [`Error`] if no daemon listens, if the reply does not come in time or is of another version, or
 /// if the daemon refuses.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -44,7 +44,7 @@ impl Client {
         Client { socket: socket.into() }
     }
 
-    /// Whether nobody listens on the socket.
+    /// Whether no daemon listens on the socket.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         let kind = UnixStream::connect(&self.socket).err().map(|error| error.kind());
@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// What asking says if somebody accepts the connection and does `then`.
+    /// The result of a request if a server accepts the connection and does `then`.
     fn asked(then: impl FnOnce(UnixStream) + Send + 'static) -> (String, String) {
         let dir = tempfile::TempDir::new().unwrap();
         let socket = dir.path().join("control.sock");

@@ -8,7 +8,7 @@ use crate::ParseError;
 /// Why a request has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody listens on the socket.
+    /// No daemon listens on the socket.
     #[error("no daemon listens on the control socket {}", .0.display())]
     Absent(PathBuf),
     /// No reply came that can be read.

@@ -98,7 +98,7 @@ pub const COUNTERS: [(&str, bool, &str); 10] = [
     ("forwarded", false, "connections to forwarded ports"),
     ("hairpin", false, "of these, those of clients"),
     ("mapped", false, "connections to mapped networks"),
-    ("unsolicited", true, "connections from outside that nobody waits for"),
+    ("unsolicited", true, "unsolicited connections from outside"),
     ("invalid", true, "of no connection, so it would leave untranslated"),
     ("sessions_limit", true, "connections over a client's quota"),
     ("rate_limit", true, "connections over a client's rate"),

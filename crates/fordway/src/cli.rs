@@ -158,7 +158,7 @@ Examples:
     /// stateless translator makes of it), or dropped. FILTER is one or more of tcp, udp, icmp, host ADDR, net PREFIX,
     /// port NUMBER and outcome translated|passed|dropped|unmatched, joined by and; addresses and ports
     /// count on either side, before translation and after it. At most 2000 packets per second and
-    /// processor are told. Costs nothing while nobody traces.
+    /// processor are told. Costs nothing while no trace runs.
     #[command(after_help = "\
 Examples:
   fordway trace clat0
@@ -409,7 +409,7 @@ Examples:
     Sessions(SessionsArgs),
     /// Show the subscribers of stateful translators, or whose a port is
     ///
-    /// Who has which address and blocks of ports, and how much of his quotas. --reverse asks whose a
+    /// Subscribers, with their addresses, blocks of ports and use of quotas. --reverse asks whose a
     /// transport address is: in deterministic pools (RFC 7422) by computation, with -c FILE also without
     /// a daemon; else who has it now.
     #[command(after_help = "\

@@ -111,14 +111,14 @@ mod tests {
         let v4 = SocketAddr::new([0, 0, 0, 0].into(), v6.port());
         match open(v4, two()) {
             Ok((v4, _)) => assert_eq!(v4.port(), v6.port()),
-            // Somebody else's by chance.
+            // Another process's by chance.
             Err(error) => assert!(matches!(error, Error::Listen { .. }), "{error}"),
         }
     }
 
     #[test]
     fn a_port_of_somebody_else() {
-        // An address of this process's own: on others, anybody may have the port for TCP.
+        // An address of this process's own: on others, another process may have the port for TCP.
         let [_, b, c, d] = std::process::id().to_be_bytes();
         let other = UdpSocket::bind(SocketAddr::new([127, b, c, d].into(), 5353)).unwrap();
         let address = other.local_addr().unwrap();

@@ -79,9 +79,9 @@ pub struct AddressV6 {
     pub preferred: Option<u32>,
     /// Seconds for which it is valid still; `None` without end.
     pub valid: Option<u32>,
-    /// Duplicate address detection has not ended: it is nobody's source yet.
+    /// Duplicate address detection has not ended: it can't be a source yet.
     pub tentative: bool,
-    /// Somebody else has it.
+    /// Another host has it.
     pub duplicate: bool,
     /// A temporary one (RFC 8981).
     pub temporary: bool,

@@ -210,7 +210,7 @@ impl Error {
                          them; or give pool4 an address that the host does not have itself",
                     )
                 }
-                libc::EEXIST => Some("somebody else made a table of that name; remove it"),
+                libc::EEXIST => Some("another program made a table of that name; remove it"),
                 _ => None,
             },
             Self::Socket { .. } => match self.errno()? {

@@ -3,7 +3,7 @@
 //! nftables hands TCP and UDP to the sockets of a relay (`tproxy`) and marks them; a policy rule and a local route
 //! ([`Intercept::changes`]) then have them delivered here. ICMPv6 errors are delivered, too: they are about what
 //! the relay has sent, and tell path MTUs. Everything else is answered with "destination unreachable,
-//! administratively prohibited". As long as nobody listens, TCP and UDP are answered so, too.
+//! administratively prohibited". As long as no socket listens, TCP and UDP are answered so, too.
 
 use std::net::Ipv6Addr;
 

@@ -74,7 +74,7 @@ pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 /// Routing protocol number under which routes, rules, addresses and neighbour proxies are made, so that they can be
 /// told from everybody else's.
 ///
-/// Any number from 5 on that iproute2's `rt_protos` does not give to somebody is free for use; the kernel only hands
+/// Any number from 5 on that iproute2's `rt_protos` does not assign is free for use; the kernel only hands
 /// it back.
 pub const PROTOCOL: u8 = 246;
 

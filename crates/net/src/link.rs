@@ -158,7 +158,7 @@ impl Netlink {
         })
     }
 
-    /// Packets that an interface did not take, since it was made: of a TUN device those that nobody read in time.
+    /// Packets that an interface did not take, since it was made: of a TUN device those that were not read in time.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::{Error, Result};
 
-/// How long a lock may be held by nobody in particular.
+/// How long a lock file may name no process.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A lock on the content of a directory, held for a moment.
@@ -83,12 +83,12 @@ impl ProcessLock {
 
 impl Drop for ProcessLock {
     fn drop(&mut self) {
-        // The lock is still held, so the file is nobody else's. If it stays behind, the next process removes it.
+        // The lock is still held, so no other process has the file. If it stays behind, the next process removes it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Removes files of locks that nobody holds. They do no harm, so a failure to remove one is no error.
+/// Removes files of locks that no process holds. They do no harm, so a failure to remove one is no error.
 fn remove_dead_beside(path: &Path) {
     let Some(Ok(entries)) = path.parent().map(fs::read_dir) else { return };
     for other in entries.filter_map(|entry| Some(entry.ok()?.path())) {

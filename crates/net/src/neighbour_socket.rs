@@ -72,7 +72,7 @@ impl NeighbourSocket {
 
     /// Hears nothing any more.
     pub fn silence(&mut self) {
-        // If it fails, more is heard than anybody asked for.
+        // If it fails, the socket gets more messages than it needs.
         let _ = packet::filter(self.socket.as_fd(), &[step(libc::BPF_RET, 0, 0, 0)]);
         for (index, group) in std::mem::take(&mut self.groups) {
             // With the interface its groups are gone.

@@ -1,4 +1,4 @@
-//! Capabilities: asking for them and giving them up; and system calls that nobody needs who has none.
+//! Capabilities: asking for them and giving them up; and system calls that a thread without any does not need.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -42,7 +42,7 @@ impl Transport {
     }
 }
 
-/// A socket that takes IPv4 packets from anybody.
+/// A socket that receives IPv4 packets from any host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BoundSocket {
     /// The protocol.

@@ -199,7 +199,7 @@ mod tests {
         let pref64 = ["2001:db8:64::/96".parse().unwrap()];
         let is_own = |to: &str| Candidate::of(to.parse().unwrap(), &pref64).is_own;
         assert!(is_own("[::1]:80") && is_own("127.0.0.1:80"));
-        // Whoever translates them comes back to this host.
+        // A translator would send them back to this host.
         assert!(is_own("[64:ff9b::127.0.0.1]:80") && is_own("[2001:db8:64::127.0.0.1]:80"));
         assert!(!is_own("[2001:db8:65::127.0.0.1]:80"));
     }

@@ -268,7 +268,7 @@ impl Service for Server {
         self.threads.have_ended()
     }
 
-    /// Its connections end without anybody waiting for them.
+    /// Its connections end in the background.
     fn stop(self) {
         self.retire();
     }

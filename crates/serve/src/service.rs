@@ -1,4 +1,4 @@
-//! A kind of server, as whoever runs it sees it.
+//! A kind of server, as its owner sees it.
 
 use std::error::Error;
 

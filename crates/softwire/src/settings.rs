@@ -69,7 +69,7 @@ pub enum SettingsError {
     #[error("an MTU of {0} octets is below the least of IPv6, {IPV6_MIN_MTU}")]
     Mtu(u32),
     /// Packets would not leave the first link.
-    #[error("a hop limit of 0 reaches nobody")]
+    #[error("a packet with hop limit 0 is dropped at once")]
     HopLimit,
     /// A client has one binding, or none yet.
     #[error("a client has one binding, not {0}")]

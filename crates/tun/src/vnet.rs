@@ -59,7 +59,7 @@ const GSO_ECN: u8 = 0x80;
 /// ```
 ///
 /// All 16-bit fields are in the byte order of the host. Every ten octets decode, and encode to the same ten octets
-/// again. The default is an ordinary packet with a complete checksum that nobody has verified.
+/// again. The default is an ordinary packet with a complete checksum that has not been verified.
 ///
 /// Source: Virtual I/O Device specification 1.2 section 5.1.6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 /// Wakes threads that wait on a queue.
 ///
-/// Clones share one state: once woken, every wait with any clone returns at once until somebody calls [`Waker::clear`].
+/// Clones share one state: once woken, every wait with any clone returns at once until a call of [`Waker::clear`].
 /// One waker that is never cleared is thus a stop signal for any number of threads.
 #[derive(Clone, Debug)]
 pub struct Waker {

@@ -258,7 +258,7 @@ struct fw_counters {
 	/* Trace rate limit: the current second, and events in it. */
 	__u64 trace_second;
 	__u64 trace_events;
-	/* The next IPv4 identification of this processor, of packets that nobody may fragment. */
+	/* The next IPv4 identification of this processor, of packets that may not be fragmented. */
 	__u64 identification;
 	/* BIB entries and sessions made, by protocol: TCP, UDP, ICMP. */
 	__u64 bibs_created[3];

@@ -83,7 +83,7 @@ fn duplicate_names(names: &[Spanned<Name>], sink: &mut Sink) {
     }
 }
 
-/// Hosts would send to a prefix that nobody translates.
+/// Hosts would send to a prefix that is not translated.
 fn unknown_prefixes(pref64: &[Spanned<Pool6>], known: &[Pool6], sink: &mut Sink) {
     for pref64 in pref64 {
         if !known.is_empty() && !known.contains(pref64.get_ref()) {

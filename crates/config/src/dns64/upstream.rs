@@ -50,7 +50,7 @@ pub enum UpstreamError {
     #[error("{0} can't be a server's address")]
     NoHost(IpAddr),
     /// Port 0.
-    #[error("port 0 is nobody's")]
+    #[error("port 0 can't be used")]
     Port,
     /// A name where no certificate is shown.
     #[error("a name behind # is for tls:// and https://, which show a certificate")]

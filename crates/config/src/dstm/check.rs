@@ -80,7 +80,7 @@ fn server_alone(draft: &Read<DstmServer>, sink: &mut Sink) {
     }
     overlapping_pool(draft, sink);
     if server.clients.is_empty() && server.prefixes.is_empty() {
-        let message = "[dstm_server] has no client: nobody has a key";
+        let message = "[dstm_server] has no client: no host has a key";
         let help = "add [[dstm_server.client]] with id and key_file, or [[dstm_server.prefix]] with prefix \
                     and key_file";
         sink.error(at.span.clone(), message, help);
@@ -113,7 +113,7 @@ fn overlapping_pool(draft: &Read<DstmServer>, sink: &mut Sink) {
     }
 }
 
-/// What is lent can't be somebody's for good.
+/// An address that is leased can't be assigned to a host permanently.
 fn given_away(draft: &Read<DstmServer>, around: &Surroundings, sink: &mut Sink) {
     let (pool, all) = (draft.at.each("pool", &draft.value.pool), reserved(draft));
     for reserved in all.iter().filter(|_| draft.value.ports_per_client.is_some()) {

@@ -1,4 +1,4 @@
-//! Reading a table key by key, and refusing the keys that nobody asked for.
+//! Reading a table key by key, and refusing unknown keys.
 
 use std::ops::Range;
 
@@ -146,7 +146,7 @@ impl<'t, 'i> Section<'t, 'i> {
         self.table.get_key_value(key).is_some()
     }
 
-    /// Reports the keys that nobody read, and says where the others stand.
+    /// Reports the keys that were not read, and says where the others stand.
     pub(crate) fn finish(self, sink: &mut Sink) -> Places {
         for key in self.table.keys() {
             let name = key.get_ref().as_ref();

@@ -97,7 +97,7 @@ fn count(first: Ipv4Addr, last: Ipv4Addr) -> u64 {
     u64::from(last.to_bits().saturating_sub(first.to_bits())) + 1
 }
 
-/// Mapped networks are nobody else's.
+/// Mapped networks overlap with no other addresses.
 fn netmap(draft: &Read<Nat44>, sink: &mut Sink) {
     let Read { value: nat44, at, .. } = draft;
     let (all, pools) = (at.each("netmap", &nat44.netmap), at.each("pool4", &nat44.pool4));

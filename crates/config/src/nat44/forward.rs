@@ -74,7 +74,7 @@ fn forward(v: &Value<'_>) -> Parsed<Forward> {
     }
     for (v, port) in [(outside, port), (inside, to.port())] {
         if port == 0 {
-            return Err(wrong(v, "port 0 is nobody's".to_owned()));
+            return Err(wrong(v, "port 0 can't be used".to_owned()));
         }
     }
     Ok(Forward { protocol, address, port, to: (*to.ip(), to.port()) })

@@ -63,7 +63,7 @@ pub(super) fn check(at: &Places, gateways: &Gateways, sink: &mut Sink) {
         sink.error(span.clone(), format!("`ftp_ports`: {number} ports"), PORTS);
     }
     if !gateways.on.contains(&Gateway::Ftp) {
-        sink.error(span, "`ftp_ports`: nobody watches them", "write alg = [\"ftp\"], too");
+        sink.error(span, "`ftp_ports`: no ALG watches them", "write alg = [\"ftp\"], too");
     }
     for (first, port) in twice(&at.each("ftp_ports", &gateways.ftp_ports), |port| port) {
         let message = format!("`ftp_ports`: port {} twice", port.get_ref());

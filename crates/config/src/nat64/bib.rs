@@ -53,7 +53,7 @@ fn static_bib(v: &Value<'_>) -> Parsed<StaticBib> {
     if protocol != Protocol::Icmp {
         for (v, port) in [(v4, v4_at.port()), (v6, v6_at.port())] {
             if port == 0 {
-                return Err(wrong(v, "port 0 is nobody's".to_owned()));
+                return Err(wrong(v, "port 0 can't be used".to_owned()));
             }
         }
     }

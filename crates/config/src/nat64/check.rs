@@ -114,7 +114,7 @@ fn overlapping_pools(pools: &[PoolAt<'_>], sink: &mut Sink) {
 /// The entries that overlap one before them, and which one: places in `all`. In the order of addresses, so
 /// that each is compared with its neighbours only.
 fn overlaps(all: &[&Spanned<Pool4>]) -> BTreeMap<usize, usize> {
-    // Devices, whose addresses nobody knows here, stand together.
+    // Devices, whose addresses are not known here, stand together.
     let begins = |at: usize| all[at].get_ref().addresses().map(|(first, _)| first);
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|at| begins(*at));
@@ -273,7 +273,7 @@ fn duplicate_bib(bib: &[Spanned<StaticBib>], sink: &mut Sink) {
     }
 }
 
-/// A port that is somebody's by its block and somebody else's by a forward.
+/// A port that one host has by its block and another by a forward.
 fn forward_in_a_block(bib: &Spanned<StaticBib>, pools: &[PoolAt<'_>], sink: &mut Sink) {
     let (address, port) = bib.get_ref().v4;
     let holds = |entry: &&Spanned<Pool4>| {

@@ -22,7 +22,7 @@ keys! {
         "tcp_est" (tcp_est) = LIFETIME;
         /// TCP connections that begin or end; at least 4 minutes
         "tcp_trans" (tcp_trans) = LIFETIME;
-        /// SYNs from IPv4 that nobody has asked for; at least 6 seconds (RFC 5382 REQ-4)
+        /// Unsolicited SYNs from IPv4; at least 6 seconds (RFC 5382 REQ-4)
         "tcp_incoming_syn" (tcp_incoming_syn) = LIFETIME;
         /// Hold-down of a UDP port or ICMP identifier before another host gets it; 2 minutes are recommended (RFC 6888 REQ-8)
         "port_rest" (hold_down) = LIFETIME;

@@ -48,7 +48,7 @@ impl Ports {
     pub const DEFAULT: Ports = Ports { low: 1024, high: 65_535 };
 
     /// Of an address that is the host's too: those above the kernel's own ephemeral ports, which end at
-    /// 60999 unless somebody has changed that.
+    /// 60999 by default.
     pub const DEFAULT_SHARED: Ports = Ports { low: 61_000, high: 65_535 };
 
     /// How many.
@@ -117,7 +117,7 @@ pub enum Pool4Error {
     /// A range that ends before it begins.
     #[error("the range of addresses ends before it begins")]
     AddressOrder,
-    /// An address that is nobody's on a wire.
+    /// An address that no host on a wire can have.
     #[error("{0} can't be a host's address on a wire")]
     Illegal(Ipv4Addr),
     /// The device's name.
@@ -127,7 +127,7 @@ pub enum Pool4Error {
     #[error("\"{0}\" is no range of ports")]
     Ports(String),
     /// Port 0, which no packet may have.
-    #[error("port 0 can't be given to anybody")]
+    #[error("port 0 can't be assigned")]
     PortZero,
     /// A range that ends before it begins.
     #[error("the range of ports ends before it begins")]

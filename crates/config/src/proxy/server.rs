@@ -31,7 +31,7 @@ pub enum ProxyServerError {
     #[error("{0} can't be a server's address")]
     NoHost(IpAddr),
     /// Port 0.
-    #[error("port 0 is nobody's")]
+    #[error("port 0 can't be used")]
     Port,
 }
 

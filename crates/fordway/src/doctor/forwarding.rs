@@ -41,7 +41,7 @@ pub(super) fn check_table(
         Some(false) => findings.bad(
             check,
             format!("nftables has no table {family} {table}"),
-            "start the daemon: fordway run -c FILE; if it runs, somebody has flushed the ruleset: fordway reload",
+            "start the daemon: fordway run -c FILE; if it runs, another program has flushed the ruleset: fordway reload",
         ),
         None => findings.skipped(check, format!("whether there is a table {family} {table} is not known")),
     }

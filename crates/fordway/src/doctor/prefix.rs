@@ -36,7 +36,7 @@ fn judge(found: &Found, report: &Report, findings: &mut Findings) -> Vec<Pool6> 
         findings.bad(
             "prefix",
             "neither a router nor a name server tells a translation prefix",
-            "this network has no NAT64, or says so to nobody: ask its operator for the prefix, and give it to \
+            "this network has no NAT64, or does not announce it: ask its operator for the prefix, and give it to \
              the CLAT (--pref64 PREFIX)",
         );
     }

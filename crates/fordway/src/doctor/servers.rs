@@ -65,7 +65,7 @@ fn check_delivery(
         findings.bad(
             "relay",
             format!("{}: there is not {missing}", trt.name),
-            "start the daemon: fordway run -c FILE; if it runs, somebody has taken it away: fordway reload",
+            "start the daemon: fordway run -c FILE; if it runs, another program has removed it: fordway reload",
         );
     }
     Ok(())

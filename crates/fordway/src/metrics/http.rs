@@ -185,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// However many ask: the daemon is asked once, and nobody is refused for it.
+    /// However many clients ask, the daemon is asked once, and no client is refused for it.
     #[tokio::test(start_paused = true)]
     async fn counters_are_taken_once_for_all_who_ask() {
         let taken = Rc::new(Cell::new(0));

@@ -141,7 +141,7 @@ impl Render for ReverseReport {
             );
         }
         if text.is_empty() {
-            let _ = writeln!(text, "{} is nobody's, as far as is known here", self.v4);
+            let _ = writeln!(text, "{} has no known host", self.v4);
         }
         text
     }

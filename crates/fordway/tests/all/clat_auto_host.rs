@@ -107,7 +107,7 @@ fn an_address_that_a_neighbour_has_is_given_up_for_the_next() {
     // A configured one has no next: the CLAT waits for it.
     let daemon = net.start(&format!("--v6 {first}"));
     // Before, it waits for a route and for a prefix.
-    until_waiting(&daemon, &format!("somebody else on the link has the address {first}"));
+    until_waiting(&daemon, &format!("another host on the link has the address {first}"));
     assert!(!net.host.ip("link").contains("clat0"));
     daemon.stop();
 }

@@ -162,7 +162,7 @@ fn connections_outlive_a_killed_daemon_and_an_upgrade() {
     let mut connections: Vec<Connection> =
         (0..20).map(|_| Connection::open(&net.v6, &net.v4, server())).collect();
     for (entry, why) in [
-        ("udp 192.0.2.1:53 [2001:db8:6::2]:0", "port 0 is nobody's"),
+        ("udp 192.0.2.1:53 [2001:db8:6::2]:0", "port 0 can't be used"),
         ("udp 192.0.2.1:53 [2001:db8:64::c633:6401]:53", "lies in pool6"),
         ("udp 203.0.113.1:53 [2001:db8:6::2]:53", "is no address of pool4"),
     ] {

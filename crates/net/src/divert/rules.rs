@@ -62,7 +62,7 @@ const OUTPUT: i32 = -150;
 const PINGS: &str = "pings";
 
 /// Neighbour that copies go to. It only names the way: an interface without link-layer addresses has no neighbours
-/// (RFC 7600, an address of nobody).
+/// (RFC 7600, an address that no host has).
 const NOBODY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
 /// The table of `divert`. `reassemble`: have the kernel reassemble fragments, since only the first one has ports.
@@ -149,7 +149,7 @@ fn add_address(table: &mut Table, divert: &Divert, address: Ipv4Addr) {
         let identifiers = within(IDENTIFIER, range.first, range.last);
         table.rule(&icmp, [icmp_type(ECHO_REPLY), identifiers, goto("ping")]);
     }
-    // Redirects are advice to this host, and source quenches to nobody (RFC 6633).
+    // Redirects are advice to this host; source quenches are obsolete (RFC 6633).
     for kind in [UNREACHABLE, TIME_EXCEEDED, PARAMETER_PROBLEM] {
         table.rule(&icmp, [icmp_type(kind), goto(&error)]);
     }

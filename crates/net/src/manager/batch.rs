@@ -108,7 +108,7 @@ impl Manager {
         Ok(done)
     }
 
-    /// What of `wanted` is not in force though it could be, whoever made the rest. Looks, and neither locks nor
+    /// What of `wanted` is not in force though it could be, whichever program made the rest. Looks, and neither locks nor
     /// writes anything. Nothing is said of a change whose interface is not there, of a route out of one that is down,
     /// and of what can't be looked at.
     ///

@@ -65,7 +65,7 @@ pub enum Change {
     },
     /// Add an address; undone by deleting it.
     Address(Address),
-    /// Add a route; undone by deleting it. A route of somebody else at the same place is an error (`EEXIST`).
+    /// Add a route; undone by deleting it. A route of another program at the same place is an error (`EEXIST`).
     Route(Route),
     /// Add a policy rule; undone by deleting it.
     Rule(Rule),

@@ -2,7 +2,7 @@
 //!
 //! The kernel's rule for the local table has priority 0, and a new rule of the same priority is placed behind it. So
 //! the kernel's rule is deleted and added again, behind ours. Meanwhile a substitute with priority 1 leads to the
-//! local table, because without that table the host answers nobody. The kernel's rule ends as it was, so that undoing
+//! local table, because without that table the host answers no packet. The kernel's rule ends as it was, so that undoing
 //! the change is deleting our rule. (With the kernel's rule at another priority for good, the host would depend on
 //! programs that delete rules which they do not know.)
 
@@ -10,7 +10,7 @@ use super::effect::{gone, replaced};
 use super::ledger::Undo;
 use crate::{Netlink, PROTOCOL, Result, Rule, table};
 
-/// `RTPROT_KERNEL`: who made the rule for the local table, unless somebody has made it anew.
+/// `RTPROT_KERNEL`: origin of the rule for the local table, unless another program has made it again.
 const KERNEL: u8 = 2;
 
 /// How `rule` will be undone; none if it stands where it should among `rules`.
@@ -55,7 +55,7 @@ pub(super) fn unmake(
     was: Option<u8>,
 ) -> Result<Option<String>> {
     let places = Places::find(netlink, rule)?;
-    // Somebody was interrupted while the kernel's own rule was away.
+    // A process was interrupted while the kernel's own rule was away.
     if places.stand_in.is_some() {
         if places.local.is_none() {
             netlink.put_rule(&local(was.unwrap_or(KERNEL)))?;

@@ -103,7 +103,7 @@ pub(super) fn make(netlink: &mut Netlink, change: &Change) -> Result<()> {
 /// Makes a change in the place of an earlier one of this program with the same key and other values.
 pub(super) fn remake(netlink: &mut Netlink, change: &Change) -> Result<()> {
     match change {
-        // Where ours has gone there may be somebody else's by now, which makes adding fail.
+        // In the place of ours there may be another program's by now, which makes adding fail.
         Change::Route(route) if View::new(netlink).has_own_route(route)? => {
             netlink.replace_route(route)
         }
@@ -249,7 +249,7 @@ pub(super) fn gone() -> Result<Option<String>> {
 
 #[expect(clippy::unnecessary_wraps, reason = "saves each caller a wrapping")]
 pub(super) fn replaced() -> Result<Option<String>> {
-    Ok(Some("somebody else has put another there".to_owned()))
+    Ok(Some("another program has put another there".to_owned()))
 }
 
 fn absent<T>(found: Option<&T>) -> Option<Undo> {

@@ -54,7 +54,7 @@ struct File {
 /// One change, and how to undo it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// Who needs it. Nobody: it is struck out, and gone with the next save.
+    /// Its owners. If there are none, it is struck out, and gone with the next save.
     pub(super) owners: Vec<String>,
     pub(super) change: Change,
     /// What was in force before, while one value takes the place of another: a process that is killed then may have
@@ -249,7 +249,7 @@ impl Ledger {
     }
 }
 
-/// Whether a value is an entry, though perhaps of a kind that is not known here: somebody needs it.
+/// Whether a value is an entry, though perhaps of a kind that is not known here: it has an owner.
 fn is_entry(value: &Value) -> bool {
     value.get("change").is_some() && value.get("undo").is_some() && owners(value).next().is_some()
 }
@@ -280,7 +280,7 @@ pub(super) fn lock(dir: &Path) -> Result<BriefLock> {
     BriefLock::acquire(&dir.join(LOCK))
 }
 
-/// Removes the folder if it records nothing and nobody else is at work in it. Whatever keeps it from being removed is
+/// Removes the folder if it records nothing and no other process is at work in it. Whatever keeps it from being removed is
 /// no error: the next one tries again.
 pub(super) fn remove_if_void(dir: &Path) {
     let Ok(_guard) = lock(dir) else { return };

@@ -303,7 +303,7 @@ pub fn kept_by(run_dir: &Path, home: &str) -> Result<Vec<String>> {
     Ok(ledger.kept.iter().filter(|owner| is_its(owner)).cloned().collect())
 }
 
-/// The ledger as it is; `None`: nobody has changed anything here.
+/// The ledger as it is; `None`: no change was made here.
 fn look(run_dir: &Path) -> Result<Option<Ledger>> {
     let dir = ledger::directory(run_dir, NamespaceId::current()?);
     let _guard = match ledger::lock(&dir) {

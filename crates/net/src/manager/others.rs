@@ -17,7 +17,7 @@ pub(super) fn who_forward(key: &SysctlKey) -> Result<BTreeSet<String>> {
     let v6 = *key == SysctlKey::forwarding_v6();
     let ask = |it: &mut Netfilter| it.chains_of_forwarded();
     let mut found = BTreeSet::new();
-    // Without nftables nobody has a chain there.
+    // Without nftables no program has a chain there.
     if let Ok(chains) = Netfilter::open(if v6 { Ip::V6 } else { Ip::V4 }, ask) {
         found.extend(chains);
     }

@@ -34,7 +34,7 @@ const SOURCE: Place = (Base::Network, 12);
 /// How a translation chooses addresses and ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// A host has the same address whomever it talks to (RFC 4787 REQ-2).
+    /// A host has the same address towards all peers (RFC 4787 REQ-2).
     pub persistent: bool,
     /// Ports are drawn. Else they are kept where they are free.
     pub random: bool,

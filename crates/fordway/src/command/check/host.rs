@@ -37,7 +37,7 @@ fn sentences(
     };
     let listen = listen.filter(elsewhere).map(|(section, address)| {
         format!(
-            "{section} listen: {address} is not an address of this host now; nobody can ask there until it is"
+            "{section} listen: {address} is not an address of this host now; no client can ask there until it is"
         )
     });
     let absent = config.advertise.iter().filter(|it| !links.contains(it.device.as_str()));

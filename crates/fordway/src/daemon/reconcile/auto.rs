@@ -155,7 +155,7 @@ impl Auto {
         let subject = self.applied.as_ref().filter(|applied| applied.on_link);
         let check = self.check.follow(subject, down, prober, now);
         if self.check.free_now() {
-            debug!("{}: nobody else on the link has the address", self.name());
+            debug!("{}: no other host on the link has the address", self.name());
         }
         let left = self.await_left(translators, now);
         [again, retry, check, left].into_iter().flatten().min()

@@ -45,7 +45,7 @@ impl Handle {
             return Err(Failure::usage(text, "write the address of an IPv6 host"));
         }
         if entry.protocol != Protocol::Icmp && (v4.1 == 0 || v6.1 == 0) {
-            return Err(Failure::usage("port 0 is nobody's", "write ports from 1 to 65535"));
+            return Err(Failure::usage("port 0 can't be used", "write ports from 1 to 65535"));
         }
         self.change_bib(name, &BibChange::Add(entry))
     }

@@ -2,7 +2,7 @@
 //! answers for it as a neighbour proxy, but does not probe whether it is in use.
 //!
 //! The address is in use meanwhile, as RFC 4429 allows for one made by a hash: a proxy's answers never
-//! override what somebody else says, and solicitations go out from the host's own address.
+//! override another host's advertisement, and solicitations go out from the host's own address.
 
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};

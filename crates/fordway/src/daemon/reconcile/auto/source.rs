@@ -39,7 +39,7 @@ impl fmt::Display for Missing {
             Missing::Own { v6, device } => {
                 write!(f, "the CLAT's IPv6 address {v6} is the host's own, on {device}")
             }
-            Missing::Taken(v6) => write!(f, "somebody else on the link has the address {v6}"),
+            Missing::Taken(v6) => write!(f, "another host on the link has the address {v6}"),
         }
     }
 }

@@ -338,7 +338,7 @@ fn a_configured_address_is_used_as_it_is() {
     view.addresses.pop();
     assert_eq!(clat.desired(0, &view).v6, v6);
     clat.machine.is_taken(v6, clat.now);
-    assert_eq!(clat.waits(0, &view), "somebody else on the link has the address 2001:db8:ff::464");
+    assert_eq!(clat.waits(0, &view), "another host on the link has the address 2001:db8:ff::464");
     // It is tried again later.
     assert_eq!(clat.desired(600_000, &view).v6, v6);
 }
@@ -360,7 +360,7 @@ fn a_taken_address_gives_way_to_the_next_which_stays() {
     for v6 in seen {
         clat.machine.is_taken(v6, clat.now);
     }
-    assert!(clat.waits(0, &view).starts_with("somebody else on the link has the address"));
+    assert!(clat.waits(0, &view).starts_with("another host on the link has the address"));
 }
 
 #[test]
