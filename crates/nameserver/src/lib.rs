@@ -8,6 +8,7 @@
 mod brief;
 mod cache;
 mod datagram;
+mod error;
 mod query;
 mod rate;
 mod ready;
@@ -20,6 +21,7 @@ mod stats;
 mod stream;
 mod worker;
 
-pub use server::{Bound, Error, Server, bind};
+pub use error::Error;
+pub use server::{Bound, Server, bind};
 pub use settings::{Limits, Rate, Settings};
 pub use stats::{Dropped, Rcodes, Stats};

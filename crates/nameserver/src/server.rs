@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fordway_resolver as upstream;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::spawn_local;
 
 use super::datagram::Datagrams;
+use super::error::Error;
 use super::settings::Settings;
 use super::shared::{Active, Shared};
 use super::sockets::{self, Pair};
@@ -18,30 +18,6 @@ use super::stream;
 use super::worker::Worker;
 use fordway_serve::Service;
 use fordway_serve::thread::Threads;
-
-/// Why a server can't be made or changed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A socket could not be opened. The kind of the source tells: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
-    #[error("can't listen on {address} ({transport}): {source}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// `UDP` or `TCP`.
-        transport: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The upstream servers, or what is needed to ask them.
-    #[error(transparent)]
-    Upstream(#[from] upstream::Error),
-    /// A thread could not be started.
-    #[error("can't start a thread of the DNS64 server: {0}")]
-    Thread(#[source] io::Error),
-    /// [`Server::replace`] can't change this; start another server, then stop this one.
-    #[error("a running server can't change `{0}`")]
-    Fixed(&'static str),
-}
 
 /// Opens the sockets and reads files, which may need privileges; answers nothing yet.
 ///

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::Type;
 
-use super::server::Error;
+use super::error::Error;
 use fordway_serve::listen;
 
 /// Room for datagrams that wait for a thread, in octets. The kernel counts some 800 for a query.

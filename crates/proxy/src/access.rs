@@ -14,7 +14,6 @@ use std::time::{Duration, Instant, SystemTime};
 use super::fields::{Kind, Line};
 use super::reason::Reason;
 use super::settings::{Log, LogFormat, LogTarget};
-use super::shared::Active;
 
 /// Octets that wait for the writer at most; further lines are dropped, and counted.
 const MOST_PENDING: usize = 4 << 20;
@@ -49,21 +48,21 @@ pub(super) struct Outcome {
 
 /// A request and what became of it, which is logged when this is dropped.
 pub(super) struct Record {
-    active: Arc<Active>,
+    log: Option<Arc<AccessLog>>,
     /// `None`: nothing is known, and nothing is logged.
     pub(super) about: Option<About>,
     pub(super) outcome: Outcome,
 }
 
 impl Record {
-    pub(super) fn new(active: &Arc<Active>) -> Record {
-        Record { active: Arc::clone(active), about: None, outcome: Outcome::default() }
+    pub(super) fn new(log: Option<&Arc<AccessLog>>) -> Record {
+        Record { log: log.cloned(), about: None, outcome: Outcome::default() }
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        if let (Some(log), Some(about)) = (&self.active.log, &self.about) {
+        if let (Some(log), Some(about)) = (&self.log, &self.about) {
             log.write(about, &self.outcome);
         }
     }

@@ -96,7 +96,7 @@ async fn answer(
 ) -> http::Response<Body> {
     let active = worker.shared.active.load_full();
     worker.counters().requests_http2.add(1);
-    let mut record = Record::new(&active);
+    let mut record = Record::new(active.log.as_ref());
     if active.settings.log.is_some() {
         let target = request.uri().to_string();
         let mut about = About::new(address, request.method().as_str(), &target, "HTTP/2");

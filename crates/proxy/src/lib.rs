@@ -18,6 +18,7 @@ mod address;
 mod authority;
 mod chunked;
 mod conn;
+mod error;
 mod exchange;
 mod eyeballs;
 mod fields;
@@ -44,10 +45,11 @@ mod tunnel;
 mod worker;
 
 pub use authority::{Authority, Host};
+pub use error::Error;
 pub use head::MOST_FIELDS;
 pub use rehearsal::{OWN, Rehearsed, rehearse, rehearse_response};
 pub use rules::{Destination, Ports, Rule, Rules};
-pub use server::{Bound, Error, Server, bind};
+pub use server::{Bound, Server, bind};
 pub use settings::{
     Eyeballs, Forward, Forwarded, Limits, Log, LogFormat, LogTarget, Mode, Reverse, Settings, Tls,
 };

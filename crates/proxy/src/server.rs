@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +9,12 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use super::error::Error;
 use super::session;
-use super::settings::{LogTarget, Settings};
+use super::settings::Settings;
 use super::shared::{Active, Shared};
 use super::stats::Stats;
 use super::worker::Worker;
-use fordway_resolver as upstream;
 use fordway_serve::Service;
 use fordway_serve::listen::{self, listener};
 use fordway_serve::thread::Threads;
@@ -24,51 +23,6 @@ use fordway_serve::thread::Threads;
 const BACKLOG: i32 = 4096;
 /// How often idle connections to servers are checked.
 const SWEEP: Duration = Duration::from_secs(1);
-
-/// Why a proxy can't be made or changed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A socket could not be opened.
-    #[error("can't listen on {address} (TCP): {source}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// Names can't be looked up as the settings say.
-    #[error(transparent)]
-    Resolver(#[from] upstream::Error),
-    /// A certificate or key is of no use.
-    #[error("{}: {reason}", path.display())]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// The access log can't be opened.
-    #[error("the access log {} can't be opened: {source}", show(target))]
-    Log {
-        /// Where it was to be.
-        target: LogTarget,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// A thread could not be started.
-    #[error("can't start a thread of the proxy: {0}")]
-    Thread(#[source] io::Error),
-    /// [`Server::replace`] can't change this; start another server, then stop this one.
-    #[error("a running proxy can't change `{0}`")]
-    Fixed(&'static str),
-}
-
-fn show(target: &LogTarget) -> String {
-    match target {
-        LogTarget::Stdout => "on standard output".to_owned(),
-        LogTarget::File(path) => path.display().to_string(),
-    }
-}
 
 /// Opens the sockets and reads files, which may need privileges; serves nothing yet.
 ///

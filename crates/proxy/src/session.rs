@@ -131,7 +131,7 @@ impl Session {
             }
             // A request is served by the settings of the moment at which it comes.
             let active = self.worker.shared.active.load_full();
-            let mut record = Record::new(&active);
+            let mut record = Record::new(active.log.as_ref());
             let read = match self.read(&active, &mut record.about).await {
                 Read::Request(request) => Ok(request),
                 Read::Refused(reason) => Err(reason),

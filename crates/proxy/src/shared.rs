@@ -7,8 +7,8 @@ use arc_swap::ArcSwap;
 use tokio_rustls::TlsAcceptor;
 
 use super::access::AccessLog;
+use super::error::Error;
 use super::names::Names;
-use super::server::Error;
 use super::settings::Settings;
 use super::site::Site;
 use super::stats::{Counters, Stats};

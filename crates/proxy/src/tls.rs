@@ -9,7 +9,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use super::server::Error;
+use super::error::Error;
 use super::settings::Tls;
 
 /// Reads a certificate and its key.

@@ -13,6 +13,7 @@
 //! only as long as something is in it.
 #![forbid(unsafe_code)]
 
+mod core;
 mod counters;
 mod icmp;
 mod journal;

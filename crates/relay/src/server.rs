@@ -6,10 +6,11 @@ use std::sync::Arc;
 use fordway_net::Intercept;
 use socket2::Socket;
 
+use super::core::Shared;
 use super::counters::Stats;
 use super::settings::Settings;
 use super::sockets::{self, Datagrams, Sockets};
-use super::worker::{Shared, Start};
+use super::worker::Start;
 use fordway_serve::Service;
 use fordway_serve::thread::Threads;
 

@@ -16,10 +16,10 @@ use rustix::io::Errno;
 use rustix::net::{self as sock, AddressFamily, SocketFlags, SocketType, sockopt as option};
 use slotmap::SlotMap;
 
+use super::core::{Core, Key, TCP_V4, TCP_V6, token};
 use super::settings::{Class, Settings};
 use super::sockets::keepalive;
 use super::timers::Timers;
-use super::worker::{Core, Key, TCP_V4, TCP_V6, token};
 pub(super) use connection::Side;
 use connection::{Connection, End, Next};
 use fordway_serve::pipe::Pipes;

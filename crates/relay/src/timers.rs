@@ -57,7 +57,7 @@ mod tests {
 
     use slotmap::SlotMap;
 
-    use super::super::worker::Key;
+    use super::super::core::Key;
     use super::*;
 
     #[test]

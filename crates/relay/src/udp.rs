@@ -19,10 +19,10 @@ use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 use slotmap::SlotMap;
 use socket2::Socket;
 
+use super::core::{Core, Key, UDP_V4, token};
 use super::icmp::{Errors, IcmpError, Quoted, checksum};
 use super::settings::Class;
 use super::timers::Timers;
-use super::worker::{Core, Key, UDP_V4, token};
 use fordway_serve::Network;
 use session::{Mapping, Session};
 

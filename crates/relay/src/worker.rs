@@ -1,172 +1,28 @@
 //! A thread of a relay.
 
-use std::net::SocketAddrV6;
-use std::os::fd::OwnedFd;
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
-use foldhash::quality::RandomState;
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
-use slotmap::{Key as _, KeyData, new_key_type};
 
-use super::counters::{Counters, Stats};
+use super::core::{
+    Core, DATAGRAMS, LISTENER, OWN, Shared, TCP_V4, TCP_V6, UDP_V4, WAKE, own, whose,
+};
 use super::icmp::Errors;
-use super::journal::Journal;
-use super::policy::Refusal;
-use super::settings::Settings;
 use super::sockets::{self, Sockets};
 use super::tcp::{Side, Tcp};
 use super::udp::Udp;
-use fordway_serve::{Exceeded, Network, Tally, thread};
-
-new_key_type! {
-    /// A connection, or a client's port, of a thread: never the same for two.
-    pub(super) struct Key;
-}
-
-/// The socket of an event: of a side of a connection, a client's IPv4 socket, or one of the thread's own.
-pub(super) const TCP_V6: u8 = 0;
-pub(super) const TCP_V4: u8 = 1;
-pub(super) const UDP_V4: u8 = 2;
-const OWN: u8 = 3;
-
-/// Numbers of the thread's own sockets.
-const LISTENER: u64 = 0;
-const DATAGRAMS: u64 = 1;
-const WAKE: u64 = 2;
 
 /// Events that are taken with one system call.
 const EVENTS: usize = 256;
 
 /// How often connections that had no pipe are retried.
 const SWEEP: Duration = Duration::from_millis(250);
-
-/// What all threads share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) settings: ArcSwap<Settings>,
-    /// Connections and sessions of clients.
-    pub(super) connections: Arc<Tally>,
-    pub(super) sessions: Arc<Tally>,
-    pub(super) counters: Vec<Arc<Counters>>,
-    stopping: AtomicBool,
-    wakes: Vec<OwnedFd>,
-    hasher: RandomState,
-}
-
-impl thread::Shared for Shared {
-    fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
-        self.wake();
-    }
-}
-
-impl Shared {
-    pub(super) fn new(settings: Settings) -> std::io::Result<Shared> {
-        let threads = settings.threads.get();
-        let wake = |_| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        Ok(Shared {
-            settings: ArcSwap::from_pointee(settings),
-            connections: Arc::default(),
-            sessions: Arc::default(),
-            counters: (0..threads).map(|_| Arc::default()).collect(),
-            stopping: AtomicBool::new(false),
-            wakes: (0..threads).map(wake).collect::<Result<_, _>>()?,
-            hasher: RandomState::default(),
-        })
-    }
-
-    /// A keyed hash of a client network, which cannot be predicted from outside.
-    pub(super) fn hash(&self, network: Network) -> u64 {
-        use std::hash::BuildHasher;
-        self.hasher.hash_one(network)
-    }
-
-    /// Wakes all threads, which then take the settings.
-    pub(super) fn wake(&self) {
-        for wake in &self.wakes {
-            let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
-        }
-    }
-
-    pub(super) fn stats(&self) -> Stats {
-        let mut stats = Stats {
-            connections: self.connections.count() as u64,
-            sessions: self.sessions.count() as u64,
-            ..Stats::default()
-        };
-        self.counters.iter().for_each(|counters| counters.add_counted_to(&mut stats));
-        stats
-    }
-}
-
-/// What every part of a thread needs.
-pub(super) struct Core {
-    pub(super) shared: Arc<Shared>,
-    pub(super) settings: Arc<Settings>,
-    pub(super) counters: Arc<Counters>,
-    pub(super) epoll: OwnedFd,
-    pub(super) now: Instant,
-    journal: Journal,
-}
-
-impl Core {
-    /// A core without sockets, whose time a test sets.
-    #[cfg(test)]
-    pub(super) fn of_test(settings: Settings) -> Core {
-        let shared = Arc::new(Shared::new(settings).unwrap());
-        let sockets = Sockets { tcp: None, udp: None };
-        Start::new(&shared, 0, sockets).unwrap().core
-    }
-
-    pub(super) fn listener_token(&self) -> EventData {
-        own(LISTENER)
-    }
-
-    pub(super) fn refused(&self, refusal: Refusal) {
-        let counters = &self.counters;
-        match refusal {
-            Refusal::Client => counters.refused_client.add(1),
-            Refusal::Address => counters.refused_address.add(1),
-            Refusal::Private => counters.refused_private.add(1),
-            Refusal::Own => counters.refused_own.add(1),
-            Refusal::Listed => counters.refused_listed.add(1),
-        }
-    }
-
-    /// Counts and logs a limit that this client has reached.
-    pub(super) fn limited(&mut self, over: Exceeded, what: &str, client: SocketAddrV6) {
-        let (counter, whose) = match over {
-            Exceeded::Total => (&self.counters.limited_total, ""),
-            Exceeded::Client => (&self.counters.limited_client, " of a client network"),
-        };
-        counter.add(1);
-        if let Some(more) = self.journal.limit.due(self.now) {
-            let name = &self.settings.name;
-            tracing::warn!(
-                "{name}: too many {what}{whose}: {client} refused ({more} more since the last line)"
-            );
-        }
-    }
-
-    /// Logs that the host has run out of something.
-    pub(super) fn no_resources(&mut self, what: &str) {
-        if let Some(more) = self.journal.resources.due(self.now) {
-            let name = &self.settings.name;
-            tracing::warn!("{name}: {what} ({more} more since the last line)");
-        }
-    }
-
-    pub(super) fn count_icmp(&self, sent: bool) {
-        let counter = if sent { &self.counters.icmp_sent } else { &self.counters.icmp_limited };
-        counter.add(1);
-    }
-}
 
 /// What a thread begins with.
 pub(super) struct Start {
@@ -176,20 +32,8 @@ pub(super) struct Start {
 }
 
 impl Start {
-    pub(super) fn new(
-        shared: &Arc<Shared>,
-        index: usize,
-        sockets: Sockets,
-    ) -> std::io::Result<Start> {
-        let now = Instant::now();
-        let core = Core {
-            settings: shared.settings.load_full(),
-            counters: Arc::clone(&shared.counters[index]),
-            epoll: epoll::create(CreateFlags::CLOEXEC)?,
-            now,
-            journal: Journal::default(),
-            shared: Arc::clone(shared),
-        };
+    pub(super) fn new(shared: &Arc<Shared>, index: usize, sockets: Sockets) -> io::Result<Start> {
+        let core = Core::new(shared, index)?;
         let flags = EventFlags::IN;
         if let Some(tcp) = &sockets.tcp {
             epoll::add(&core.epoll, tcp, own(LISTENER), flags)?;
@@ -291,44 +135,6 @@ impl Worker {
                 _ => {}
             },
             _ => {}
-        }
-    }
-}
-
-/// The token of a socket of a connection or a client: the key, with the kind in its lowest two bits. There are far
-/// fewer than 2^30 descriptors.
-pub(super) fn token(key: Key, kind: u8) -> EventData {
-    let bits = key.data().as_ffi();
-    EventData::new_u64(
-        bits & !0xffff_ffff | u64::from(bits as u32) << 2 & 0xffff_ffff | u64::from(kind),
-    )
-}
-
-/// Key and kind of a token.
-fn whose(token: u64) -> (Key, u8) {
-    let bits = token & !0xffff_ffff | u64::from(token as u32 >> 2);
-    (KeyData::from_ffi(bits).into(), (token & 3) as u8)
-}
-
-/// The token of one of the thread's own sockets.
-fn own(number: u64) -> EventData {
-    EventData::new_u64(number << 2 | u64::from(OWN))
-}
-
-#[cfg(test)]
-mod tests {
-    use slotmap::SlotMap;
-
-    use super::*;
-
-    #[test]
-    fn tokens_say_whose_they_are() {
-        let mut things = SlotMap::<Key, ()>::default();
-        let (first, second) = (things.insert(()), things.insert(()));
-        things.remove(first);
-        for (key, kind) in [(first, TCP_V6), (second, TCP_V4), (things.insert(()), UDP_V4)] {
-            assert_eq!(whose(token(key, kind).u64()), (key, kind));
-            assert_ne!(whose(own(LISTENER).u64()), (key, kind));
         }
     }
 }

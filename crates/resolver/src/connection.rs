@@ -5,7 +5,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hickory_net::h2::HttpsClientStream;
 use tokio::net::TcpStream;
@@ -15,30 +14,20 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tracing::debug;
 
-use super::peer::{AttemptError, Peer};
+use super::error::AttemptError;
+use super::peer::Peer;
 use super::query::Query;
+use super::request::{IDLE, Request};
 use super::settings::Protocol;
 use super::tls::Tls;
 use super::{https, stream};
 
 /// How many questions wait for their turn to be sent.
 const QUEUE: usize = 256;
-/// After so long without a question a connection is closed (RFC 7766 section 6.2.3).
-pub(super) const IDLE: Duration = Duration::from_secs(10);
-
 /// A handle of a connection's task.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     requests: mpsc::Sender<Request>,
-}
-
-/// A question to be sent, and where its answer goes.
-#[derive(Debug)]
-pub(super) struct Request {
-    /// The query; its identifier may be changed on the way.
-    pub(super) query: Vec<u8>,
-    /// The response, under the query's identifier.
-    pub(super) answer: oneshot::Sender<Result<Vec<u8>, AttemptError>>,
 }
 
 impl Connection {

@@ -1,8 +1,10 @@
-//! Errors of resolvers and lookups.
+//! Errors of resolvers, lookups, and single tries.
 
+use std::io;
 use std::path::PathBuf;
 
 use fordway_dns64::Failure;
+use rustix::io::Errno;
 use thiserror::Error;
 
 /// Why a resolver could not be made.
@@ -17,7 +19,7 @@ pub enum Error {
         /// Which file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A file has no usable certificate.
     #[error("{}: no certificate authority in it: {reason}", path.display())]
@@ -75,6 +77,38 @@ impl From<LookupError> for Failure {
             LookupError::Unreachable => Self::Unreachable,
             LookupError::Unusable => Self::Malformed,
             LookupError::Busy => Self::Overload,
+        }
+    }
+}
+
+/// Why a server has given no answer to a try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AttemptError {
+    /// It can't be reached, or its certificate is not valid.
+    Unreachable,
+    /// This host has no socket, port or memory left.
+    Exhausted,
+    /// The connection was closed with the question unanswered.
+    Closed,
+    /// What came can't be read.
+    Malformed,
+    /// The answer by UDP is truncated.
+    Truncated,
+    /// The answer by UDP has its name in another case.
+    OtherCase,
+    /// The response by UDP is an error without a question: it may be forged by guessing port and identifier.
+    NoQuestion,
+    /// So many datagrams do not answer the query that an attacker seems to guess.
+    Suspicious,
+}
+
+impl From<io::Error> for AttemptError {
+    fn from(error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(
+                Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::ADDRNOTAVAIL,
+            ) => Self::Exhausted,
+            _ => Self::Unreachable,
         }
     }
 }

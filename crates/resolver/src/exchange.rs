@@ -7,7 +7,9 @@ use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 
 use super::connection::Connection;
-use super::peer::{AttemptError, Links, Peer};
+use super::error::AttemptError;
+use super::links::Links;
+use super::peer::Peer;
 use super::query::{Query, Style};
 use super::settings::Protocol;
 use super::udp;

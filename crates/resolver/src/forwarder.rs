@@ -14,7 +14,7 @@ use super::lifetime;
 use super::peer::Peer;
 use super::race::Racers;
 use super::settings::Settings;
-use super::stats::ResolverCounters;
+use super::stats::{ResolverCounters, Stats};
 use fordway_serve::Network;
 use fordway_serve::clock;
 
@@ -106,5 +106,20 @@ impl Forwarder {
         let fetched = clock::now();
         let expires = fetched + lifetime;
         Ok(Arc::new(Answer { message, fetched, expires, security: Security::Unchecked }))
+    }
+
+    /// The numbers of this moment.
+    pub(super) fn stats(&self) -> Stats {
+        let Self { cache, flights, counters, racers } = self;
+        let mut stats = Stats {
+            cache_evictions: cache.evictions(),
+            cache_entries: cache.len(),
+            cache_octets: cache.octets(),
+            in_flight: flights.len() as u64,
+            servers: racers.peers().iter().map(|peer| peer.stats()).collect(),
+            ..Stats::default()
+        };
+        counters.add_counted_to(&mut stats);
+        stats
     }
 }

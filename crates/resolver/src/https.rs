@@ -15,8 +15,8 @@ use hickory_proto::op::{DnsRequest, DnsRequestOptions, Message};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::connection::{IDLE, Request};
-use super::peer::AttemptError;
+use super::error::AttemptError;
+use super::request::{IDLE, Request};
 use super::tls::Tls;
 
 /// How many questions are under way on a connection at once; servers allow about a hundred streams.

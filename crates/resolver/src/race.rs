@@ -11,10 +11,11 @@ use futures_util::stream::FuturesUnordered;
 use hickory_proto::op::Message;
 use tokio::time::sleep_until;
 
-use super::error::LookupError;
+use super::error::{AttemptError, LookupError};
 use super::exchange::{self, Worth};
 use super::key::Key;
-use super::peer::{AttemptError, LinkTable, Links, Peer};
+use super::links::{LinkTable, Links};
+use super::peer::Peer;
 use super::settings::Settings;
 use fordway_serve::clock;
 

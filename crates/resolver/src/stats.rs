@@ -3,8 +3,6 @@
 use fordway_serve::counters;
 use serde::{Deserialize, Serialize};
 
-use super::forwarder::Forwarder;
-
 counters! {
     /// What a resolver has done since it was made.
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,21 +75,4 @@ counters! {
     connections,
     /// Smoothed round-trip time in microseconds; 0 if it has never answered.
     rtt_us: u32,
-}
-
-impl Forwarder {
-    /// The numbers of this moment.
-    pub(super) fn stats(&self) -> Stats {
-        let Self { cache, flights, counters, racers } = self;
-        let mut stats = Stats {
-            cache_evictions: cache.evictions(),
-            cache_entries: cache.len(),
-            cache_octets: cache.octets(),
-            in_flight: flights.len() as u64,
-            servers: racers.peers().iter().map(|peer| peer.stats()).collect(),
-            ..Stats::default()
-        };
-        counters.add_counted_to(&mut stats);
-        stats
-    }
 }

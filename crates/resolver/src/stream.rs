@@ -8,8 +8,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::Request;
 use super::random;
+use super::request::Request;
 
 /// How many questions are under way on a connection at once.
 const MOST_WAITING: usize = 512;
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    type Response = oneshot::Receiver<Result<Vec<u8>, super::super::peer::AttemptError>>;
+    type Response = oneshot::Receiver<Result<Vec<u8>, super::super::error::AttemptError>>;
 
     fn request(query: &[u8]) -> (Request, Response) {
         let (answer, response) = oneshot::channel();

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::Message;
@@ -17,7 +17,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use super::peer::{AttemptError, Peer, lock};
+use super::error::AttemptError;
+use super::peer::Peer;
 use super::query::{Match, Query};
 use super::random;
 
@@ -133,6 +134,11 @@ fn connect(server: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(server), kind, None)?;
     socket.connect(&SockAddr::from(server))?;
     UdpSocket::from_std(socket.into())
+}
+
+/// Locks; the data behind these locks is consistent even if a thread has panicked.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 
+use super::super::core::Core;
 use super::super::settings::Limits;
-use super::super::worker::Core;
 use super::abort;
 use super::flow::{Broken, Flow, Pumped};
 use fordway_serve::Ticket;

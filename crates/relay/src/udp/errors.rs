@@ -8,9 +8,8 @@ use nix::libc;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 
+use super::super::core::{Core, Key};
 use super::super::icmp::{IcmpError, Quoted};
-use super::super::worker::Core;
-use super::super::worker::Key;
 use super::Udp;
 
 /// Errors that are read before other work is done.
