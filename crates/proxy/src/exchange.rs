@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Buf;
 use tokio::time::Instant;
@@ -20,6 +21,7 @@ use super::reason::{Answer, Reason};
 use super::relay::{Broken, Passed, Relay};
 use super::request::{Method, Request};
 use super::response::{self, Asked, Response};
+use super::settings::Limits;
 use super::shared::Active;
 use super::tunnel;
 use super::worker::Worker;
@@ -32,6 +34,9 @@ pub(super) type Pinned = (Option<Authority>, Server);
 
 /// The client's side of an exchange.
 pub(super) trait Client {
+    /// How long the client may send nothing of its content while no response has begun.
+    fn upload_time(limits: &Limits) -> Duration;
+
     /// The timer of this exchange.
     fn watch(&mut self) -> &mut Watch;
 
@@ -202,11 +207,12 @@ impl<C: Client> Exchange<'_, C> {
         let counters = worker.counters();
         self.outcome.status = status;
         counters.response(status);
-        let done = self.carry(&mut server, &mut up, &mut down).await;
+        let carried = self.carry(&mut server, &mut up, &mut down).await;
         counters.octets_in.add(up.octets);
         counters.octets_out.add(down.octets);
         self.outcome.octets = down.octets;
-        if !done {
+        if let Err(reason) = carried {
+            self.outcome.reason = reason;
             // The client must not take what it has for all.
             return Ok(Some(End::Broken));
         }
@@ -234,6 +240,7 @@ impl<C: Client> Exchange<'_, C> {
         seen: &mut usize,
     ) -> Result<Option<usize>, Stop> {
         let limits = &self.active.settings.limits;
+        let upload_time = C::upload_time(limits);
         let client = &mut self.client;
         let mut deadline = Instant::now() + limits.response_time;
         let mut broken = false;
@@ -266,14 +273,16 @@ impl<C: Client> Exchange<'_, C> {
             }
             if up.moved {
                 up.moved = false;
-                let time = if up.is_done() { limits.response_time } else { limits.idle_time };
+                let time = if up.is_done() { limits.response_time } else { upload_time };
                 deadline = Instant::now() + time;
             }
             if up.is_done() && client.poll_gone(cx) {
                 return Poll::Ready(Err(Stop::Gone));
             }
             match client.watch().poll_late(cx, deadline) {
-                true if !up.is_done() && up.waits_for_source => refused(Reason::BodyTimeout),
+                true if !up.is_done() && up.waits_for_source && upload_time == limits.idle_time => {
+                    refused(Reason::BodyTimeout)
+                }
                 true => refused(Reason::ResponseTimeout),
                 false => Poll::Pending,
             }
@@ -281,8 +290,14 @@ impl<C: Client> Exchange<'_, C> {
         .await
     }
 
-    /// Carries the content of the response until its end, and the rest of the request beside it; `false`: it was cut.
-    async fn carry(&mut self, server: &mut Server, up: &mut Relay, down: &mut Relay) -> bool {
+    /// Carries the content of the response until its end, and the rest of the request beside it. An error: it was cut,
+    /// with the reason if the request is to blame.
+    async fn carry(
+        &mut self,
+        server: &mut Server,
+        up: &mut Relay,
+        down: &mut Relay,
+    ) -> Result<(), Option<Reason>> {
         let idle = self.active.settings.limits.idle_time;
         let client = &mut self.client;
         let mut deadline = Instant::now() + idle;
@@ -291,21 +306,29 @@ impl<C: Client> Exchange<'_, C> {
             if uploads && let Poll::Ready(done) = client.poll_up(cx, up, &mut server.conn) {
                 // A server that has answered may well read no more.
                 uploads = false;
-                if matches!(done, Err(Broken::From | Broken::Coding | Broken::TooLarge)) {
-                    return Poll::Ready(false);
+                match done {
+                    Ok(()) | Err(Broken::To) => {}
+                    Err(Broken::From) => return Poll::Ready(Err(None)),
+                    Err(Broken::Coding) => return Poll::Ready(Err(Some(Reason::Framing))),
+                    Err(Broken::TooLarge) => return Poll::Ready(Err(Some(Reason::BodyTooLarge))),
                 }
             }
             if let Poll::Ready(done) = client.poll_down(cx, down, &mut server.conn) {
-                return Poll::Ready(done.is_ok());
+                return Poll::Ready(done.map_err(|_| None));
             }
             if up.moved || down.moved {
                 (up.moved, down.moved) = (false, false);
                 deadline = Instant::now() + idle;
             }
             if !uploads && client.poll_gone(cx) {
-                return Poll::Ready(false);
+                return Poll::Ready(Err(None));
             }
-            if client.watch().poll_late(cx, deadline) { Poll::Ready(false) } else { Poll::Pending }
+            match client.watch().poll_late(cx, deadline) {
+                true if !uploads => Poll::Ready(Err(None)),
+                true if up.waits_for_source => Poll::Ready(Err(Some(Reason::BodyTimeout))),
+                true => Poll::Ready(Err(Some(Reason::ResponseTimeout))),
+                false => Poll::Pending,
+            }
         })
         .await
     }

@@ -12,6 +12,7 @@ use super::exchange::{Client, Pinned};
 use super::reason::{Answer, Reason};
 use super::relay::{Passed, Relay};
 use super::response::Response;
+use super::settings::Limits;
 
 /// How long a client that has ended its direction is still expected to read the answer: most such clients have gone.
 pub(super) const HALF_CLOSED: Duration = Duration::from_secs(5);
@@ -59,6 +60,10 @@ impl<'a> Http1<'a> {
 }
 
 impl Client for Http1<'_> {
+    fn upload_time(limits: &Limits) -> Duration {
+        limits.idle_time
+    }
+
     fn watch(&mut self) -> &mut Watch {
         self.watch
     }

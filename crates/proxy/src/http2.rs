@@ -96,15 +96,17 @@ async fn answer(
 ) -> http::Response<Body> {
     let active = worker.shared.active.load_full();
     worker.counters().requests_http2.add(1);
-    let mut record = Record::new(active.log.as_ref());
-    if active.settings.log.is_some() {
+    let about = active.settings.log.is_some().then(|| {
         let target = request.uri().to_string();
         let mut about = About::new(address, request.method().as_str(), &target, "HTTP/2");
         about.fields(lines(request.headers()));
-        record.about = Some(about);
-    }
+        about
+    });
     let (tell, told) = oneshot::channel();
     spawn_local(async move {
+        // A record from outside would be captured in part: the task would write to a copy of its outcome.
+        let mut record = Record::new(active.log.as_ref());
+        record.about = about;
         let settings = &active.settings;
         let context = RequestContext { settings, own: &active.own, client: address, tls };
         let read = match read(&request, context) {

@@ -19,6 +19,7 @@ use super::super::fields::may_trail;
 use super::super::reason::{Answer, Reason};
 use super::super::relay::{Broken, Origin, Passed, Relay, Sink};
 use super::super::response::{Content, Response};
+use super::super::settings::Limits;
 use super::body::{Body, Content as Sent, Queue};
 use super::lines;
 use super::requests::Request as UnderWay;
@@ -80,6 +81,11 @@ impl Http2 {
 }
 
 impl Client for Http2 {
+    /// A server that waits for content has no more time to begin its response than one that has it all.
+    fn upload_time(limits: &Limits) -> Duration {
+        limits.idle_time.min(limits.response_time)
+    }
+
     fn watch(&mut self) -> &mut Watch {
         &mut self.watch
     }

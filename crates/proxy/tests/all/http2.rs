@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fordway_proxy::{Limits, Settings, Tls};
+use fordway_proxy::{Limits, Log, LogFormat, LogTarget, Settings, Tls};
 use fordway_testhost::poll;
 use h2::client::SendRequest;
 use http::Request;
@@ -207,6 +207,62 @@ fn a_response_that_is_cut_is_reset() {
         assert_eq!(content.data().await.unwrap().unwrap(), "abc");
         assert!(content.data().await.unwrap().is_err());
     });
+}
+
+#[test]
+fn uploads_that_fail_after_the_response_has_begun_have_a_reason() {
+    let begun = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
+    let server = RawServer::saying(begun);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let ever = Duration::from_secs(24 * 3600);
+    let limits = Limits { body: Some(4), ..forward().limits };
+    for (idle_time, last, reason) in [
+        (Duration::from_millis(200), None, "body_timeout"),
+        (ever, Some("hello"), "body_too_large"),
+    ] {
+        let target = LogTarget::File(path.clone());
+        let log = Some(Log { target, format: LogFormat::Json });
+        let limits = Limits { idle_time, ..limits };
+        let world = World::new(&Settings { log, limits, ..forward() });
+        run(async {
+            let mut sender = plain(&world).await;
+            let request = Request::post(server.url()).body(()).unwrap();
+            let (response, mut body) = sender.send_request(request, false).unwrap();
+            let mut content = response.await.unwrap().into_body();
+            assert_eq!(content.data().await.unwrap().unwrap(), "abc");
+            if let Some(last) = last {
+                body.send_data(Bytes::from_static(last.as_bytes()), false).unwrap();
+            }
+            assert!(content.data().await.unwrap().is_err());
+        });
+        assert_eq!(world.refused(reason), 0, "the client has had its response");
+        world.server.stop();
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let line: serde_json::Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+        assert_eq!((&line["status"], &line["reason"]), (&200.into(), &reason.into()));
+    }
+}
+
+#[test]
+fn an_upload_that_stalls_has_the_time_of_its_response() {
+    // It never answers.
+    let server = RawServer::start(|_, _| Some(Vec::new()));
+    let (soon, ever) = (Duration::from_millis(50), Duration::from_secs(24 * 3600));
+    for (response_time, idle_time, status, reason) in
+        [(soon, ever, 504, "response_timeout"), (ever, soon, 408, "body_timeout")]
+    {
+        let limits = Limits { response_time, idle_time, ..forward().limits };
+        let world = World::new(&Settings { limits, ..forward() });
+        run(async {
+            let mut sender = plain(&world).await;
+            let request = Request::post(server.url()).body(()).unwrap();
+            let (response, mut body) = sender.send_request(request, false).unwrap();
+            body.send_data(Bytes::from_static(b"abc"), false).unwrap();
+            assert_eq!(response.await.unwrap().status(), status);
+        });
+        assert_eq!(world.refused(reason), 1);
+    }
 }
 
 #[test]
