@@ -13,8 +13,8 @@ mod settings;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 
+use crate::lease::Slot;
 use crate::message::{Body, COOKIE, Message, Reason};
-use crate::pool::Slot;
 use crate::random::Random;
 use fordway_softwire::PortSet;
 

@@ -11,13 +11,41 @@
 //! Times are in ms since 1970, ports a port set as `offset/length/psid` or `-` for all.
 
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
 use ring::digest;
 
 use crate::message::ClientId;
-use crate::pool::Slot;
 use fordway_softwire::{Binding, PortSet};
+
+/// What one client leases: an address, or ports of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot {
+    /// The address.
+    pub v4: Ipv4Addr,
+    /// The ports; `None`: all.
+    pub ports: Option<PortSet>,
+}
+
+impl Slot {
+    /// The ports, where the address is shared and they are in one piece, as those of a [`Pool`](crate::Pool) are.
+    #[must_use]
+    pub fn range(&self) -> Option<RangeInclusive<u16>> {
+        let ports = self.ports.filter(|ports| ports.offset_bits() == 0)?;
+        ports.ranges().next()
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.range(), self.ports) {
+            (Some(range), _) => write!(f, "{}:{}-{}", self.v4, range.start(), range.end()),
+            (None, Some(ports)) => write!(f, "{} ports {ports}", self.v4),
+            (None, None) => self.v4.fmt(f),
+        }
+    }
+}
 
 /// The client of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

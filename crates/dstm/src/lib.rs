@@ -8,7 +8,7 @@
 //! | `message` | messages of the control protocol, and their authenticator |
 //! | `cookie` | proof that a client receives at the address that it sends from |
 //! | `pool` | addresses, or addresses with port sets: free, leased, or in hold-down |
-//! | `lease` | leases, and their lines in the lease file |
+//! | `lease` | leases: client, address and ports; their lines in the lease file |
 //! | `server` | requests to answers, leases and bindings |
 //! | `client` | the client: request, renewal, release |
 //! | `link`, `tep` | both ends of the protocol by which a server tells bindings to a TEP on another host |
@@ -28,12 +28,12 @@ mod tep;
 
 pub use client::{Client, ClientSettings, Effect, Grant, Phase};
 pub use fordway_softwire::{Binding, PortSet};
-pub use lease::{BadLine, Identity, Lease, Record};
+pub use lease::{BadLine, Identity, Lease, Record, Slot};
 pub use link::{Link, LinkSettings};
 pub use message::{
     Body, Change, ClientId, Key, LONGEST, Malformed, Message, Reason, WrongClientId, WrongKey,
 };
-pub use pool::{Pool, Slot, WrongPool};
+pub use pool::{Pool, WrongPool};
 pub use server::{
     ClientKey, PrefixKey, Reply, Server, ServerSettings, ServerStats, Step, WrongSettings,
 };

@@ -1,44 +1,14 @@
 //! The pool of addresses, or of port sets of addresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 use std::hash::BuildHasher;
 use std::net::Ipv4Addr;
-use std::ops::RangeInclusive;
 
 use foldhash::fast::FixedState;
 use ipnet::Ipv4Net;
 
-use crate::lease::Identity;
+use crate::lease::{Identity, Slot};
 use fordway_softwire::PortSet;
-
-/// What one client leases: an address, or ports of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot {
-    /// The address.
-    pub v4: Ipv4Addr,
-    /// The ports; `None`: all.
-    pub ports: Option<PortSet>,
-}
-
-impl Slot {
-    /// The ports, where the address is shared and they are in one piece, as those of a [`Pool`] are.
-    #[must_use]
-    pub fn range(&self) -> Option<RangeInclusive<u16>> {
-        let ports = self.ports.filter(|ports| ports.offset_bits() == 0)?;
-        ports.ranges().next()
-    }
-}
-
-impl fmt::Display for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.range(), self.ports) {
-            (Some(range), _) => write!(f, "{}:{}-{}", self.v4, range.start(), range.end()),
-            (None, Some(ports)) => write!(f, "{} ports {ports}", self.v4),
-            (None, None) => self.v4.fmt(f),
-        }
-    }
-}
 
 /// Why there is no pool of this kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,9 +10,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddrV6;
 
 use crate::cookie::Jar;
-use crate::lease::{Identity, Lease, Record};
+use crate::lease::{Identity, Lease, Record, Slot};
 use crate::message::{Body, Key, Message, Reason};
-use crate::pool::{Pool, Slot};
+use crate::pool::Pool;
 use fordway_softwire::Binding;
 use serde::{Deserialize, Serialize};
 

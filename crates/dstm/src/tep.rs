@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use crate::lease::Slot;
 use crate::message::{Body, Change, Key, Message};
-use crate::pool::Slot;
 use fordway_softwire::Binding;
 use serde::{Deserialize, Serialize};
 

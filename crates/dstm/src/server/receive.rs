@@ -3,9 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 
 use super::{BURST, PER_MESSAGE, RETRY, Reply, Server, Step, Undo};
-use crate::lease::{Identity, Lease, Record};
+use crate::lease::{Identity, Lease, Record, Slot};
 use crate::message::{Body, Key, Message, Reason};
-use crate::pool::Slot;
 
 /// A message whose sender is known.
 struct Asked {

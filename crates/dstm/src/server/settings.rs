@@ -4,8 +4,9 @@ use std::net::Ipv6Addr;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
+use crate::lease::Slot;
 use crate::message::{ClientId, Key};
-use crate::pool::{Slot, WrongPool};
+use crate::pool::WrongPool;
 
 /// The settings of a server.
 #[derive(Clone, Debug)]
