@@ -20,6 +20,7 @@ mod special;
 mod synthesis;
 #[cfg(test)]
 mod tests;
+mod well_known;
 
 pub use chain::{covered, dname_target};
 pub use ede::Ede;
@@ -27,4 +28,5 @@ pub use exchange::{Answer, Failure, Outcome, Question, Security};
 pub use policies::{Policies, PoliciesError};
 pub use policy::{MAPPED, Names, Policy, Range, Reverse};
 pub use request::{Rejected, parse, udp_limit};
-pub use resolve::{Kind, Pending, Response, Step, begin};
+pub use resolve::{Pending, Step, begin};
+pub use response::{Kind, Response};

@@ -1,6 +1,6 @@
 //! What comes from a client.
 
-use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::RecordType;
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 
@@ -99,11 +99,6 @@ fn bare(octets: &[u8], code: ResponseCode) -> Rejected {
         message.queries.extend(question);
     }
     Rejected::Answer(Box::new(message))
-}
-
-/// Whether the client wants DNSSEC records: the DO bit (RFC 3225).
-pub(crate) fn dnssec_ok(query: &Message) -> bool {
-    query.edns.as_ref().is_some_and(|edns: &Edns| edns.flags().dnssec_ok)
 }
 
 #[cfg(test)]

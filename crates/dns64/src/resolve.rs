@@ -20,9 +20,9 @@ use crate::chain::{Chain, covered, follow, is};
 use crate::ede::Ede;
 use crate::exchange::{Answer, Failure, Outcome, Question, Security};
 use crate::policy::Policy;
-use crate::request::dnssec_ok;
 use crate::response::{
-    add_edns, authentic, copy_rest, fail, header, lifetime, pass, records, refuse, soa, ttl,
+    Kind, Response, add_edns, authentic, copy_rest, dnssec_ok, fail, header, lifetime, pass,
+    records, refuse, soa, ttl,
 };
 use crate::reverse::{self, Lookup};
 use crate::special;
@@ -38,32 +38,6 @@ pub enum Step<'a> {
     Done(Response),
     /// A question for the upstream servers.
     Ask(Pending<'a>),
-}
-
-/// A response, with the id, the question and the flags of its query.
-#[derive(Clone, Debug)]
-pub struct Response {
-    /// The whole message; the sender truncates it if it does not fit.
-    pub message: Message,
-    /// Its origin.
-    pub kind: Kind,
-    /// For how many seconds it may be given to others whose query has the same question (whatever its case), the same
-    /// bits RD, CD and DO, and an OPT record or none as this one, under the same policy; its TTLs have then to be
-    /// lowered by the time that has passed. 0: not at all.
-    pub lifetime: u32,
-}
-
-/// The origin of a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// From upstream.
-    Upstream,
-    /// With synthetic records.
-    Synthetic,
-    /// Made here: special names, reverse names.
-    Local,
-    /// An error that was found here: a query that is refused, no answer from upstream, one that does not validate.
-    Error,
 }
 
 /// A client's query, and its policy.

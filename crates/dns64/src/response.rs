@@ -5,14 +5,38 @@ use hickory_proto::rr::{RData, Record, RecordType};
 
 use crate::ede::Ede;
 use crate::exchange::{Answer, Failure, Security};
-use crate::request::dnssec_ok;
-use crate::resolve::{Kind, Response};
 
 /// UDP payload size in responses: it fits into one packet, so none is fragmented.
 const PAYLOAD: u16 = 1232;
 
 /// Extended errors of an upstream server that are passed on at most.
 const MAX_EDE: usize = 4;
+
+/// A response, with the id, the question and the flags of its query.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The whole message; the sender truncates it if it does not fit.
+    pub message: Message,
+    /// Its origin.
+    pub kind: Kind,
+    /// For how many seconds it may be given to others whose query has the same question (whatever its case), the same
+    /// bits RD, CD and DO, and an OPT record or none as this one, under the same policy; its TTLs have then to be
+    /// lowered by the time that has passed. 0: not at all.
+    pub lifetime: u32,
+}
+
+/// The origin of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// From upstream.
+    Upstream,
+    /// With synthetic records.
+    Synthetic,
+    /// Made here: special names, reverse names.
+    Local,
+    /// An error that was found here: a query that is refused, no answer from upstream, one that does not validate.
+    Error,
+}
 
 /// A response with nothing but this RCODE and, if the client understands it, the reason.
 pub(crate) fn refuse(query: &Message, code: ResponseCode, why: Option<&Ede>) -> Response {
@@ -81,6 +105,11 @@ pub(crate) fn pass(query: &Message, answer: &Answer<'_>) -> Response {
 pub(crate) fn copy_rest(message: &mut Message, query: &Message, answer: &Answer<'_>) {
     message.authorities = records(query, answer, &answer.message.authorities);
     message.additionals = records(query, answer, &answer.message.additionals);
+}
+
+/// Whether the client wants DNSSEC records: the DO bit (RFC 3225).
+pub(crate) fn dnssec_ok(query: &Message) -> bool {
+    query.edns.as_ref().is_some_and(|edns: &Edns| edns.flags().dnssec_ok)
 }
 
 /// Whether AD is set: the client asks for it by DO, and does not do the checking itself, and all of it has been

@@ -7,14 +7,13 @@ use hickory_proto::rr::rdata::{CNAME, PTR};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
 use crate::chain::{covered, follow, is};
-use crate::discovery::heuristic::WELL_KNOWN_ADDRESSES;
 use crate::ede::Ede;
 use crate::exchange::Answer;
 use crate::policy::{Policy, Reverse};
-use crate::resolve::{Kind, Response};
-use crate::response::{add_edns, aged, copy_rest, lifetime, pass, soa, ttl};
-use crate::special::{self, LOCAL_TTL, well_known_name};
+use crate::response::{Kind, Response, add_edns, aged, copy_rest, lifetime, pass, soa, ttl};
+use crate::special::{self, LOCAL_TTL};
 use crate::synthesis::may_carry;
+use crate::well_known::{WELL_KNOWN_ADDRESSES, well_known_name};
 
 /// What becomes of a question for the name of an address.
 #[derive(Debug)]

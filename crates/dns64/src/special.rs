@@ -4,11 +4,10 @@ use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, SOA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
-use crate::discovery::heuristic::WELL_KNOWN_ADDRESSES;
 use crate::ede::Ede;
 use crate::policy::Policy;
-use crate::resolve::{Kind, Response};
-use crate::response::{add_edns, header, lifetime};
+use crate::response::{Kind, Response, add_edns, header, lifetime};
+use crate::well_known::{WELL_KNOWN_ADDRESSES, well_known_name};
 
 /// TTL of what is fixed by the RFC, seconds: at least an hour (RFC 7050 section 4).
 const FIXED_TTL: u32 = 3600;
@@ -16,11 +15,6 @@ const FIXED_TTL: u32 = 3600;
 /// TTL of what follows from configuration, seconds: how long hosts may keep a prefix that is no longer used. The limit
 /// of RFC 6147 section 5.1.7 for synthetic records.
 pub(crate) const LOCAL_TTL: u32 = 600;
-
-/// `ipv4only.arpa.`
-pub(crate) fn well_known_name() -> Name {
-    Name::from_labels(["ipv4only", "arpa"]).unwrap_or_default()
-}
 
 /// The response to a question about the well-known name or a name below it.
 ///

@@ -166,7 +166,7 @@ impl World {
                 Step::Ask(pending) => pending,
             };
             let question = pending.question();
-            assert_eq!(question.dnssec_ok, crate::request::dnssec_ok(query));
+            assert_eq!(question.dnssec_ok, crate::response::dnssec_ok(query));
             assert_eq!(question.checking_disabled, query.metadata.checking_disabled);
             let text = format!("{} {}", kind(question.record_type), question.name);
             self.asked.borrow_mut().push(text.clone());

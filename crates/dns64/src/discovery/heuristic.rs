@@ -5,12 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use fordway_xlat::addr::Pool6;
 use ipnet::Ipv6Net;
 
-/// The well-known IPv4 addresses (RFC 7050 section 2.2, RFC 8880 section 7.1).
-pub const WELL_KNOWN_ADDRESSES: [Ipv4Addr; 2] =
-    [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
-
-/// The well-known name.
-pub const WELL_KNOWN_NAME: &str = "ipv4only.arpa.";
+pub use crate::well_known::WELL_KNOWN_ADDRESSES;
 
 /// How many prefixes of one answer are taken.
 pub const MOST_PREFIXES: usize = 16;

@@ -13,7 +13,7 @@ use super::random::Random;
 use super::report::{Said, ServerReport};
 use super::validation::{Step, Validation, Validator};
 use super::{Ask, Settings, Time};
-use crate::special::well_known_name;
+use crate::well_known::well_known_name;
 
 const SECOND: Duration = Duration::from_secs(1);
 

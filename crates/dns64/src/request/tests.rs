@@ -1,3 +1,5 @@
+use hickory_proto::op::Edns;
+
 use super::*;
 use crate::tests::{query, show};
 
