@@ -439,5 +439,5 @@ fn embed(exchange: &Exchange<'_>, addr: Ipv4Addr) -> Option<Ipv6Addr> {
         return None;
     }
     let pool6 = *exchange.config.pool6.first()?;
-    fordway_xlat::addr::map_v4_into(exchange.config, pool6, addr).ok().map(|mapped| mapped.addr)
+    fordway_xlat::mapping::map_v4_into(exchange.config, pool6, addr).ok().map(|mapped| mapped.addr)
 }

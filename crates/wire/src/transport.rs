@@ -27,3 +27,12 @@ pub fn checksum_at(protocol: u8) -> Option<usize> {
 pub fn udp_len(datagram: &[u8]) -> usize {
     usize::from(get_u16(datagram, UDP_LENGTH_AT))
 }
+
+/// RFC 768 and RFC 3828: a computed checksum of zero of UDP or UDP-Lite is sent as all ones.
+#[inline]
+pub fn never_zero(protocol: u8, checksum: u16) -> u16 {
+    match (protocol, checksum) {
+        (protocol::UDP | protocol::UDP_LITE, 0) => 0xffff,
+        _ => checksum,
+    }
+}

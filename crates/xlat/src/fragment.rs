@@ -10,7 +10,7 @@ mod tunnel;
 use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, FragmentHeader, Ipv6Header};
 
-use crate::packet::Gso;
+use crate::offload::Gso;
 
 use tunnel::{INNER_MAX, Tunnelled};
 

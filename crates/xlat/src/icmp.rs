@@ -21,9 +21,9 @@ use fordway_wire::ipv6::{self, Ipv6Header};
 use fordway_wire::{get_u8, get_u16, put_u8, put_u16};
 
 use crate::config::IPV6_MIN_MTU;
-use crate::packet::{ChecksumState, Packet};
+use crate::offload::{ChecksumState, own_partial};
+use crate::packet::Packet;
 use crate::trace::{ChecksumStep, Step, Trace};
-use crate::transport::own_partial;
 use crate::tuple::IDENTIFIER_AT;
 use crate::verdict::DropReason;
 

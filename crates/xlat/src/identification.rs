@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::net::Ipv4Addr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::nat64::mix;
+use crate::hash::mix;
 
 /// Counters, as many as `crates/bpf/c/ends.h` has.
 const PLACES_BITS: u32 = 12;

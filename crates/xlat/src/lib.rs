@@ -11,7 +11,7 @@
 //!
 //! 1. [`translator`] looks at the IP version and picks the direction;
 //! 2. `v4_to_v6` (RFC 7915 section 4.1) or `v6_to_v4` (section 5.1) checks and translates the header,
-//!    asking a `mapper` for addresses: `stateless` answers by [`addr`] (RFC 6052, RFC 7757, RFC 6791),
+//!    asking a `mapper` for addresses: `stateless` answers by [`mapping`] (RFC 6052, RFC 7757, RFC 6791),
 //!    [`nat64`] by its tables (RFC 6146), for which [`reassembly`] has made the packet whole;
 //! 3. `transport` corrects checksums and clamps the TCP MSS (sections 4.5 and 5.5), or `icmp`
 //!    translates ICMP and the packet inside an ICMP error (sections 4.2, 4.3, 5.2 and 5.3);
@@ -27,20 +27,25 @@
 extern crate alloc;
 
 pub mod addr;
-pub mod alg;
 pub mod config;
 pub mod counters;
 mod fragment;
+mod hash;
+mod header;
 mod icmp;
 mod identification;
 mod mapper;
+pub mod mapping;
 pub mod nat64;
+mod offload;
 pub mod packet;
 pub mod reassembly;
 mod reply;
+mod state;
 mod stateless;
 pub mod steps;
 mod stop;
+mod syns;
 pub mod trace;
 pub mod translator;
 mod transport;
@@ -53,7 +58,10 @@ pub use config::{Config, ConfigError, HopCount, IcmpErrors, TrafficClass, UdpChe
 pub use counters::{Counters, Direction};
 pub use fragment::{Fragment, Fragments};
 pub use identification::Identifications;
+pub use nat64::alg;
 pub use nat64::nat_pt::dns;
-pub use packet::{ChecksumState, Gso, GsoKind, HEADROOM, Offload, Packet, TAILROOM};
-pub use translator::{State, Translator};
+pub use offload::{ChecksumState, Gso, GsoKind, Offload};
+pub use packet::{HEADROOM, Packet, TAILROOM};
+pub use state::State;
+pub use translator::Translator;
 pub use verdict::{DropReason, IcmpError, IcmpErrorKind, Verdict};

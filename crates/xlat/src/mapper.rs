@@ -37,6 +37,16 @@ pub(crate) struct Ports {
     pub(crate) dst: u16,
 }
 
+/// How the packet came here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// From outside.
+    First,
+    /// Out of `v6_to_v4`: its destination has an explicit mapping (RFC 7757 section 4.2.2), or is the
+    /// translator's own (RFC 6146 section 3.8).
+    Hairpin,
+}
+
 /// Gives addresses and ports of the other family.
 ///
 /// One value serves one packet, also through the second pass of a packet that hairpins.

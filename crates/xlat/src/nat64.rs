@@ -10,8 +10,9 @@
 //!
 //! A module imports only those behind it: `packet` (what a packet does), `policy` (allocation and quotas), `table` (the
 //! tables). `sweep` comes before all: one [`Sweeper`] expires entries, while any number of threads and kernel programs
-//! use them. `nat_pt` (RFC 2766) hooks into `packet` and `sweep`; the settings name its types.
+//! use them. `alg` reads and changes the payload of connections. `nat_pt` (RFC 2766) hooks into `packet` and `sweep`; the settings name its types.
 
+pub mod alg;
 mod error;
 #[cfg(feature = "nat-pt")]
 pub mod nat_pt;
@@ -29,18 +30,20 @@ pub use error::Nat64Error;
 pub use nat_pt::Addresses;
 #[cfg(feature = "nat-pt")]
 pub use nat_pt::Bound;
-pub(crate) use packet::{Ends, Stateful};
-pub use packet::{Outgoing6, Refusal, Segment, StoredSyn, Syns, Transition, Tuple, transition};
+pub(crate) use packet::Stateful;
+pub use packet::{Outgoing6, Refusal, Segment, Transition, Tuple, transition};
 pub use policy::{
     Allocation, Dynamic4, Filtering, Lifetimes, Pool, Quotas, Range, Settings, StaticBib,
 };
 pub use sweep::{Event, PoolUse, Sweeper, Swept};
 pub(crate) use table::View;
-pub use table::mix;
 pub use table::{
     Adopted, BibEntry, BibError, Binding, Heap, Memory, PortBlock, Protocol, Regions, SessionEntry,
     Side, Sizes, SubscriberEntry, TcpState, Timeout, layout, memory,
 };
+
+pub use crate::hash::mix;
+pub use crate::syns::{StoredSyn, Syns};
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -50,9 +53,9 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64, fence};
 use core::time::Duration;
 
-use crate::alg::{self, Alg, AlgCounters};
 use crate::verdict::DropReason;
 
+use self::alg::{Alg, AlgCounters};
 use self::policy::{BlockBitmap, NO_POOL, Owned, Ticks};
 use self::table::{
     Bib, FreeList, Kind, LAYOUT, LAYOUT_PERMISSIONS, Secret, SessionKey, Subscriber, bib_flags,

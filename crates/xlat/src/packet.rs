@@ -5,8 +5,10 @@ use core::ops::Range;
 use fordway_wire::checksum::Sum;
 
 use crate::fragment::{Fragments, Plan};
-use crate::transport::segment_header_len;
+use crate::offload::segment_header_len;
 use crate::verdict::DropReason;
+
+pub use crate::offload::{ChecksumState, Gso, GsoKind, Offload};
 
 /// Octets that must lie free in front of a packet so that every outcome fits in place.
 ///
@@ -17,61 +19,6 @@ pub const HEADROOM: usize = 64;
 /// Octets that should lie free behind a packet. An ICMP error grows there when its extensions move back (RFC 4884) or
 /// it gets some; without room it leaves without them.
 pub const TAILROOM: usize = 256;
-
-/// What is known of the transport checksum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ChecksumState {
-    /// The checksum field is complete, and not verified.
-    #[default]
-    Complete,
-    /// The checksum field is complete, and the host has verified it (or made it).
-    Verified,
-    /// The field holds the folded pseudo-header sum; the device completes it by summing from octet `start` of the
-    /// packet to its end, into octet `start + offset`.
-    Partial {
-        /// First octet covered, counted from the start of the IP header.
-        start: u16,
-        /// Where the checksum field lies, counted from `start`.
-        offset: u16,
-    },
-}
-
-/// Which kind of super-packet this is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GsoKind {
-    /// An ordinary packet.
-    #[default]
-    None,
-    /// TCP over IPv4, to be segmented.
-    TcpV4,
-    /// TCP over IPv6, to be segmented.
-    TcpV6,
-    /// UDP, to be cut into datagrams of `size` octets of payload each (USO), IPv4 or IPv6.
-    Udp,
-}
-
-/// Segmentation offload state (GSO).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gso {
-    /// Kind of super-packet.
-    pub kind: GsoKind,
-    /// The TCP flow negotiated ECN: CWR goes out with the first segment only.
-    pub ecn: bool,
-    /// Octets of transport payload per segment.
-    pub size: u16,
-    /// Octets of IP and transport headers, counted from the start of the IP header. A hint: not trusted, but kept true
-    /// through translation.
-    pub header_len: u16,
-}
-
-/// Offload state that travels beside a packet, as in the virtio-net header of a TUN.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offload {
-    /// Transport checksum.
-    pub checksum: ChecksumState,
-    /// Segmentation.
-    pub gso: Gso,
-}
 
 /// A packet that lies in a buffer with room in front of it.
 ///

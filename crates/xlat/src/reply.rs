@@ -13,11 +13,11 @@ use crate::addr::classify;
 use crate::config::IcmpErrors;
 use crate::icmp::{ERROR_MAX_V4, ERROR_MAX_V6, put_front};
 use crate::identification::Ends;
-use crate::packet::{ChecksumState, GsoKind, Offload, Packet};
+use crate::offload::{ChecksumState, GsoKind, Offload, segment_header_len};
+use crate::packet::Packet;
+use crate::state::State;
 use crate::stop::Stop;
 use crate::trace::{Step, Suppressed, Trace};
-use crate::translator::State;
-use crate::transport::segment_header_len;
 use crate::verdict::{DropReason, IcmpError, IcmpErrorKind, Verdict};
 
 /// Type of Service of an ICMPv4 error: precedence 6, internetwork control (RFC 1812 section 4.3.2.5).
@@ -276,31 +276,6 @@ fn put_icmp(packet: &mut Packet<'_>, header: IcmpHeader, pseudo: Sum) -> Result<
     Ok(())
 }
 
-/// A token bucket. Tokens are counted in billionths, so that time in nanoseconds fills it exactly.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RateLimiter {
-    /// Tokens left, and when they were counted; `None`: full, never used.
-    level: Option<(u128, Duration)>,
-}
-
-impl RateLimiter {
-    /// Takes one token. `false`: none left.
-    fn take(&mut self, now: Duration, per_second: u32, burst: u32) -> bool {
-        const TOKEN: u128 = 1_000_000_000;
-        let full = u128::from(burst) * TOKEN;
-        let level = match self.level {
-            None => full,
-            Some((level, then)) => {
-                let gained = now.saturating_sub(then).as_nanos() * u128::from(per_second);
-                full.min(level + gained)
-            }
-        };
-        let taken = level >= TOKEN;
-        self.level = Some((if taken { level - TOKEN } else { level }, now));
-        taken
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,18 +348,5 @@ mod tests {
         {
             assert_eq!(error(&V4, reason), None, "{reason:?}");
         }
-    }
-
-    #[test]
-    fn limiter_gives_a_burst_then_its_rate() {
-        let mut limiter = RateLimiter::default();
-        let at = Duration::from_millis;
-        let burst = (0..20).filter(|_| limiter.take(at(5), 100, 10)).count();
-        assert_eq!(burst, 10);
-        assert!(!limiter.take(at(14), 100, 10));
-        assert!(limiter.take(at(15), 100, 10));
-        assert!(!limiter.take(at(15), 100, 10));
-        let later = (0..20).filter(|_| limiter.take(at(100_000), 100, 10)).count();
-        assert_eq!(later, 10);
     }
 }

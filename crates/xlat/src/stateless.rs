@@ -8,9 +8,10 @@ pub(crate) use dynamic::{Bindings, Dynamic};
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::addr::{self, Mapped, Unmapped, Via, classify};
+use crate::addr::{Mapped, Unmapped, Via, classify};
 use crate::config::Config;
 use crate::mapper::{Mapper, Outgoing};
+use crate::mapping;
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
 use crate::tuple::Incoming;
@@ -78,7 +79,7 @@ impl<B: Bindings> Mapper for Stateless<'_, B> {
             };
             Mapped { addr: found.ok_or(DropReason::NoMappingDestination)?, via: Via::Dynamic4 }
         } else {
-            addr::map_v4(config, incoming.dst).map_err(Unmapped::as_destination)?
+            mapping::map_v4(config, incoming.dst).map_err(Unmapped::as_destination)?
         };
         self.check_loop(src.via, dst.via)?;
         trace.step(Step::SourceV4(incoming.src, src));
@@ -105,13 +106,13 @@ impl<B: Bindings> Mapper for Stateless<'_, B> {
             let addr = self.bindings.known6(quoted.src).ok_or(DropReason::IcmpInner)?;
             Mapped { addr, via: Via::Dynamic4 }
         } else {
-            addr::map_v4(self.config, quoted.src).map_err(unmapped)?
+            mapping::map_v4(self.config, quoted.src).map_err(unmapped)?
         };
         // RFC 7757 section 4.2.1, rule 2.
         let dst = if quoted.hairpin {
-            addr::map_v4_by_pool6(self.config, quoted.dst)
+            mapping::map_v4_by_pool6(self.config, quoted.dst)
         } else {
-            addr::map_v4(self.config, quoted.dst)
+            mapping::map_v4(self.config, quoted.dst)
         };
         Ok(Outgoing { src, dst: dst.map_err(unmapped)?, ports: None })
     }
@@ -125,8 +126,8 @@ impl<B: Bindings> Mapper for Stateless<'_, B> {
     ) -> Result<Admitted6, Stop> {
         let config = self.config;
         check_self_v6(config, incoming)?;
-        let dst = addr::map_v6(config, incoming.dst).map_err(Unmapped::as_destination)?;
-        let src = match (addr::map_v6(config, incoming.src), config.icmp_source4) {
+        let dst = mapping::map_v6(config, incoming.dst).map_err(Unmapped::as_destination)?;
+        let src = match (mapping::map_v6(config, incoming.src), config.icmp_source4) {
             (Err(Unmapped::NoMapping), _) if B::EXIST => None,
             (Err(Unmapped::NoMapping), Some(addr)) if incoming.is_icmp_error => {
                 Some(Mapped { addr, via: Via::IcmpSource })
@@ -159,14 +160,14 @@ impl<B: Bindings> Mapper for Stateless<'_, B> {
         }
         if incoming.is_icmp_error {
             // Conditions B1 to B3.
-            let quoted = incoming.quoted().ok().and_then(|it| addr::map_v6(config, it.src).ok());
+            let quoted = incoming.quoted().ok().and_then(|it| mapping::map_v6(config, it.src).ok());
             return Ok(quoted.is_some_and(|mapped| self.hairpins_to(mapped)));
         }
         // Conditions A1 to A3.
         let hairpins = self.hairpins_to(admitted.dst);
         if let (true, false, Some(src)) = (hairpins, B::EXIST, admitted.src) {
             // The second pass maps the source so; a failure is answered only while the packet is whole.
-            addr::map_v4_by_pool6(config, src.addr).map_err(Unmapped::as_source)?;
+            mapping::map_v4_by_pool6(config, src.addr).map_err(Unmapped::as_source)?;
         }
         Ok(hairpins)
     }
@@ -202,8 +203,8 @@ impl<B: Bindings> Mapper for Stateless<'_, B> {
         quoted: &Incoming<'_, Ipv6Addr>,
     ) -> Result<Outgoing<Ipv4Addr>, DropReason> {
         let unmapped = |_| DropReason::IcmpInner;
-        let src = addr::map_v6(self.config, quoted.src).map_err(unmapped)?;
-        let dst = match addr::map_v6(self.config, quoted.dst) {
+        let src = mapping::map_v6(self.config, quoted.src).map_err(unmapped)?;
+        let dst = match mapping::map_v6(self.config, quoted.dst) {
             Err(Unmapped::NoMapping) => {
                 let addr = self.bindings.known4(quoted.dst).ok_or(DropReason::IcmpInner)?;
                 Mapped { addr, via: Via::Dynamic4 }
@@ -249,9 +250,9 @@ fn source_v4(
     let by_pool6 = incoming.is_icmp_error && classify::illegal_v4(incoming.src).is_some()
         || incoming.hairpin && hairpins_source(incoming);
     let mapped = if by_pool6 {
-        addr::map_v4_by_pool6(config, incoming.src)
+        mapping::map_v4_by_pool6(config, incoming.src)
     } else {
-        addr::map_v4(config, incoming.src)
+        mapping::map_v4(config, incoming.src)
     };
     // An error of a router, or of this translator, whose address may not be embedded (RFC 6052 section 3.1): path MTU
     // discovery needs it, and the translator has an address for ICMPv6 errors (RFC 6791).

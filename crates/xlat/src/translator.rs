@@ -1,25 +1,26 @@
 //! The entry: a packet comes in, its IP version decides the direction.
 
+mod probe;
+
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
 use fordway_wire::ipv4::Ipv4Header;
 
-use crate::alg;
 use crate::config::{Config, ConfigError};
 use crate::counters::Direction;
-use crate::identification::{self, Identifications};
-use crate::mapper::Mapper;
+use crate::mapper::{Mapper, Pass};
 use crate::nat64::nat_pt::dns;
-use crate::nat64::{Ends, Nat64, Stateful, StoredSyn, Syns};
+use crate::nat64::{Nat64, Stateful, alg};
 use crate::packet::Packet;
-use crate::reply::{self, Errors, RateLimiter};
+use crate::reply::{self, Errors};
+use crate::state::State;
 use crate::stateless::{Dynamic, Stateless};
 use crate::stop::Stop;
+use crate::syns::{Ends, StoredSyn};
 use crate::trace::{Step, Trace};
-use crate::v4_to_v6::{self, Pass};
+use crate::v4_to_v6;
 use crate::v6_to_v4;
 use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
 
@@ -39,88 +40,6 @@ enum Kind {
     Nat64(Arc<Nat64>),
     /// RFC 7915, with addresses that hosts get on first use.
     Dynamic4(Arc<Nat64>),
-}
-
-/// What changes while packets flow; one per queue.
-#[derive(Clone, Debug)]
-pub struct State {
-    pub(crate) identification: u16,
-    identifications: Option<Arc<Identifications>>,
-    pub(crate) fragment: u32,
-    pub(crate) limiter: RateLimiter,
-    pub(crate) suppressed: u64,
-    pub(crate) made: bool,
-    /// Buffer for what ALGs write.
-    pub(crate) octets: Vec<u8>,
-    /// Unsolicited SYNs (stateful translation).
-    pub syns: Syns,
-}
-
-impl State {
-    /// A state whose first IPv4 identification is `identification`: a random number, different for each queue (RFC 7739
-    /// gives the reasons).
-    pub fn new(identification: u16) -> State {
-        State {
-            identification,
-            identifications: None,
-            fragment: u32::from(identification) << 16,
-            limiter: RateLimiter::default(),
-            suppressed: 0,
-            made: false,
-            octets: Vec::new(),
-            syns: Syns::default(),
-        }
-    }
-
-    /// Shares the identifications of IPv4 packets that may be fragmented with other states. Without, all count up from
-    /// the state's own.
-    #[must_use]
-    pub fn with_identifications(self, shared: Arc<Identifications>) -> State {
-        State { identifications: Some(shared), ..self }
-    }
-
-    /// Lets the identifications of IPv6 fragments begin with a random number, different for each queue.
-    #[must_use]
-    pub fn with_fragments_from(self, fragment: u32) -> State {
-        State { fragment, ..self }
-    }
-
-    /// The next identification of IPv6 fragments; `packets` of them are used up.
-    pub fn next_fragment(&mut self, packets: usize) -> u32 {
-        let next = self.fragment;
-        self.fragment = next.wrapping_add(packets as u32);
-        next
-    }
-
-    /// The next identification of a packet of these ends that may be fragmented; `segments` of them are used up.
-    pub(crate) fn next_identification_of(
-        &mut self,
-        ends: identification::Ends,
-        segments: usize,
-    ) -> u16 {
-        match &self.identifications {
-            Some(shared) => shared.next(ends, segments),
-            None => self.next_identification(segments),
-        }
-    }
-
-    /// The next identification of a packet with DF, which may repeat; `segments` of them are used up.
-    pub(crate) fn next_identification(&mut self, segments: usize) -> u16 {
-        let next = self.identification;
-        self.identification = next.wrapping_add(segments as u16);
-        next
-    }
-
-    /// Whether a packet since the last call has made a session.
-    pub fn take_made(&mut self) -> bool {
-        core::mem::take(&mut self.made)
-    }
-
-    /// The number of ICMP errors that were due and not sent since the last call: rate limit, switched off, or no source
-    /// configured.
-    pub fn take_suppressed(&mut self) -> u64 {
-        core::mem::take(&mut self.suppressed)
-    }
 }
 
 impl Translator {

@@ -7,7 +7,8 @@ use fordway_wire::{get_u16, icmp, protocol, put_u16, tcp, transport};
 
 use crate::config::{Config, UdpChecksumZero};
 use crate::mapper::{Outgoing, Ports};
-use crate::packet::{ChecksumState, GsoKind, Packet};
+use crate::offload::{ChecksumState, GsoKind, own_partial};
+use crate::packet::Packet;
 use crate::trace::{ChecksumStep, Step, Trace};
 use crate::tuple::Part;
 use crate::verdict::DropReason;
@@ -98,15 +99,6 @@ pub fn check_offload(
     if fits && right_field && right_gso { Ok(()) } else { Err(DropReason::BadOffload) }
 }
 
-/// Octets of the transport header of each segment of a super-packet; 0 for an ordinary packet.
-pub fn segment_header_len(gso: GsoKind, segment: &[u8]) -> usize {
-    match gso {
-        GsoKind::None => 0,
-        GsoKind::Udp => transport::UDP_HEADER_LEN,
-        GsoKind::TcpV4 | GsoKind::TcpV6 => tcp::header_len(segment).unwrap_or(0),
-    }
-}
-
 /// Corrects a transport header for changed addresses and ports. ICMP is not handled here.
 ///
 /// `to_v6`: the packet becomes IPv6, where UDP must have a checksum (RFC 8200 section 8.1).
@@ -170,7 +162,7 @@ fn correct(
     if let Some((old, new)) = ports {
         updated = update(updated, old, new);
     }
-    put_u16(segment, field, never_zero(protocol, updated));
+    put_u16(segment, field, transport::never_zero(protocol, updated));
     Ok(ChecksumStep::Updated)
 }
 
@@ -182,14 +174,6 @@ pub(crate) fn put_ports(segment: &mut [u8], ports: Ports, trace: &mut impl Trace
     trace.step(Step::Ports { from, to: (ports.src, ports.dst) });
     let sum = |(src, dst)| Sum::ZERO.add_u16(src).add_u16(dst);
     (sum(from), sum((ports.src, ports.dst)))
-}
-
-/// RFC 768 and RFC 3828: a computed checksum of zero of UDP or UDP-Lite is sent as all ones.
-pub(crate) fn never_zero(protocol: u8, checksum: u16) -> u16 {
-    match (protocol, checksum) {
-        (protocol::UDP | protocol::UDP_LITE, 0) => 0xffff,
-        _ => checksum,
-    }
 }
 
 /// RFC 7915 section 4.5: whether UDP over IPv4 without a checksum is translated. Checked before the packet is changed,
@@ -221,14 +205,12 @@ fn udp_without_checksum(
     }
     let sum =
         addresses.add_u16(u16::from(protocol::UDP)).add_u32(len as u32).add_bytes(&segment[..len]);
-    put_u16(segment, transport::UDP_CHECKSUM_AT, never_zero(protocol::UDP, sum.finish()));
+    put_u16(
+        segment,
+        transport::UDP_CHECKSUM_AT,
+        transport::never_zero(protocol::UDP, sum.finish()),
+    );
     Ok(ChecksumStep::Computed)
-}
-
-/// Whether the checksum of the transport header at `at` itself is partial (and not that of a packet
-/// inside it).
-pub(crate) fn own_partial(checksum: ChecksumState, at: usize) -> bool {
-    matches!(checksum, ChecksumState::Partial { start, .. } if usize::from(start) == at)
 }
 
 /// Lowers the MSS option of a SYN to what fits both sides without fragments.

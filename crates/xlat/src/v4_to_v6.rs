@@ -1,36 +1,25 @@
 //! IPv4 to IPv6 (RFC 7915 section 4).
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::Ipv4Addr;
 
 use fordway_wire::checksum::{Sum, pseudo_v6};
 use fordway_wire::ipv4::{self, Ipv4Error, Ipv4Header};
-use fordway_wire::ipv6::{self, FragmentHeader, Ipv6Header};
+use fordway_wire::ipv6::{self, Ipv6Header};
 use fordway_wire::protocol;
 
 use crate::addr::classify;
 use crate::config::Config;
 use crate::fragment::Plan;
+use crate::header::v4_to_v6::{HEADER_MAX, check_protocol, new_header, with_fragment_header};
 use crate::icmp;
-use crate::mapper::{Mapper, Outgoing};
-use crate::packet::{Gso, GsoKind, Packet};
+use crate::mapper::{Mapper, Pass};
+use crate::offload::{Gso, GsoKind, segment_header_len};
+use crate::packet::Packet;
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
 use crate::transport::{self, Change, Segment};
 use crate::tuple::{Incoming, Part};
 use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
-
-/// Octets of the longest header made: IPv6 with a Fragment Header.
-pub(crate) const HEADER_MAX: usize = ipv6::HEADER_LEN + ipv6::FRAGMENT_HEADER_LEN;
-
-/// How the packet came here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pass {
-    /// From outside.
-    First,
-    /// Out of `v6_to_v4`: its destination has an explicit mapping (RFC 7757 section 4.2.2), or is the
-    /// translator's own (RFC 6146 section 3.8).
-    Hairpin,
-}
 
 /// Translates a packet whose first octet says IPv4.
 pub(crate) fn translate<M: Mapper>(
@@ -88,22 +77,6 @@ pub(crate) fn translate<M: Mapper>(
         packet.split(Plan::new(limit, HEADER_MAX));
     }
     Ok(Verdict::Forward)
-}
-
-/// The IPv6 header of an IPv4 packet, with the same hop limit (RFC 7915 section 4.1).
-#[inline]
-pub(crate) fn new_header(
-    config: &Config,
-    header: &Ipv4Header,
-    next_header: u8,
-    outgoing: &Outgoing<Ipv6Addr>,
-) -> Ipv6Header {
-    Ipv6Header {
-        traffic_class: config.traffic_class.of(header.tos),
-        payload_len: header.payload_len() as u16,
-        hop_limit: header.ttl,
-        ..Ipv6Header::new(next_header, outgoing.src.addr, outgoing.dst.addr)
-    }
 }
 
 /// Lengths, version and header checksum of the IPv4 packet that begins at octet `at`; cuts off what lies behind Total
@@ -168,23 +141,6 @@ fn hop_limit(
     Ok(hop_limit)
 }
 
-/// The Next Header of the translated packet.
-///
-/// A number that means something else in IPv6 (an extension header, ICMPv6) is refused: copied, it
-/// would let an IPv4 host write IPv6 headers. IGMP is dropped by RFC 7915 section 4.2.
-pub(crate) fn check_protocol(protocol: u8) -> Result<u8, DropReason> {
-    match protocol {
-        protocol::ICMP => Ok(protocol::ICMPV6),
-        protocol::IGMP => Err(DropReason::Protocol),
-        protocol::HOPOPT
-        | protocol::IPV6_ROUTE
-        | protocol::IPV6_FRAG
-        | protocol::IPV6_OPTS
-        | protocol::ICMPV6 => Err(DropReason::Protocol),
-        other => Ok(other),
-    }
-}
-
 fn check_fragment(header: &Ipv4Header, trace: &mut impl Trace) -> Result<(), DropReason> {
     if !header.is_fragment() {
         return Ok(());
@@ -225,7 +181,7 @@ fn fit(
         GsoKind::None => head + header.payload_len(),
         _ => {
             let segment = &packet.bytes()[header.header_len..];
-            head + transport::segment_header_len(kind, segment) + usize::from(size)
+            head + segment_header_len(kind, segment) + usize::from(size)
         }
     };
     if header.dont_fragment {
@@ -261,29 +217,4 @@ fn replace_header(
 ) -> Result<(), DropReason> {
     let (bytes, len) = with_fragment_header(new, old, split);
     packet.replace_header(old.header_len, &bytes[..len])
-}
-
-/// The octets of `fields`, and of a Fragment Header behind it with the fragment fields of the IPv4 header
-/// if that is a fragment or will be `split`; how many are used comes second.
-pub(crate) fn with_fragment_header(
-    mut fields: Ipv6Header,
-    header: &Ipv4Header,
-    split: bool,
-) -> ([u8; HEADER_MAX], usize) {
-    let mut out = [0u8; HEADER_MAX];
-    if !header.is_fragment() && !split {
-        out[..ipv6::HEADER_LEN].copy_from_slice(&fields.to_bytes());
-        return (out, ipv6::HEADER_LEN);
-    }
-    let fragment = FragmentHeader {
-        next_header: fields.next_header,
-        offset: header.fragment_offset,
-        more: header.more_fragments,
-        identification: u32::from(header.identification),
-    };
-    fields.next_header = protocol::IPV6_FRAG;
-    fields.payload_len = fields.payload_len.saturating_add(ipv6::FRAGMENT_HEADER_LEN as u16);
-    out[..ipv6::HEADER_LEN].copy_from_slice(&fields.to_bytes());
-    out[ipv6::HEADER_LEN..].copy_from_slice(&fragment.to_bytes());
-    (out, HEADER_MAX)
 }

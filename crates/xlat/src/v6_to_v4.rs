@@ -1,29 +1,29 @@
 //! IPv6 to IPv4 (RFC 7915 section 5).
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::Ipv6Addr;
 
 use fordway_wire::checksum::{Sum, pseudo_v6};
 use fordway_wire::ipv4::{self, Ipv4Header};
 use fordway_wire::ipv6::{self, Extensions, FragmentHeader, Ipv6Error, Ipv6Header};
 use fordway_wire::protocol;
 
-use crate::addr::{self, Via, classify};
+use crate::addr::{Via, classify};
 use crate::config::{Config, IPV6_MIN_MTU};
 use crate::fragment::Plan;
+use crate::header::v6_to_v4::{DF_CLEAR_MAX, check_protocol, new_header};
 use crate::icmp;
 use crate::identification::Ends;
-use crate::mapper::{Mapper, Outgoing};
-use crate::packet::{GsoKind, Packet};
+use crate::mapper::{Mapper, Pass};
+use crate::mapping;
+use crate::offload::{GsoKind, segment_header_len};
+use crate::packet::Packet;
+use crate::state::State;
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
-use crate::translator::State;
 use crate::transport::{self, Change, Segment};
 use crate::tuple::{Incoming, Part};
-use crate::v4_to_v6::{self, Pass};
+use crate::v4_to_v6;
 use crate::verdict::{DropReason, IcmpErrorKind, Verdict};
-
-/// Longest IPv4 packet that leaves with DF clear (RFC 7915 section 5.1, "Flags").
-pub(crate) const DF_CLEAR_MAX: usize = 1260;
 
 /// Translates a packet whose first octet says IPv6.
 pub(crate) fn translate<M: Mapper>(
@@ -101,25 +101,6 @@ pub(crate) fn translate<M: Mapper>(
     Ok(Verdict::Forward)
 }
 
-/// The IPv4 header of an IPv6 packet, with the same hop limit and without length and identification (RFC 7915 section
-/// 5.1).
-#[inline]
-pub(crate) fn new_header(
-    config: &Config,
-    header: &Ipv6Header,
-    fragment: Option<FragmentHeader>,
-    protocol: u8,
-    outgoing: &Outgoing<Ipv4Addr>,
-) -> Ipv4Header {
-    Ipv4Header {
-        tos: config.traffic_class.of(header.traffic_class),
-        more_fragments: fragment.is_some_and(|f| f.more),
-        fragment_offset: fragment.map_or(0, |f| f.offset),
-        ttl: header.hop_limit,
-        ..Ipv4Header::new(protocol, outgoing.src.addr, outgoing.dst.addr)
-    }
-}
-
 /// Lengths, version, extension headers; cuts off what lies behind Payload Length.
 fn validate(packet: &mut Packet<'_>) -> Result<(Ipv6Header, Extensions), DropReason> {
     let bytes = packet.bytes();
@@ -145,7 +126,7 @@ fn behind_fragment<M: Mapper>(config: &Config, mapper: &M, packet: &Packet<'_>) 
     if mapper.shares_addresses() && config.pool6.iter().any(|pool6| pool6.contains(header.src)) {
         return Stop::silent(DropReason::Loop);
     }
-    match addr::map_v6(config, header.dst) {
+    match mapping::map_v6(config, header.dst) {
         Ok(_) => Stop::answered(reason, IcmpErrorKind::AdministrativelyProhibited),
         Err(unmapped) => unmapped.as_destination().into(),
     }
@@ -191,16 +172,6 @@ fn hop_limit(config: &Config, header: &Ipv6Header, trace: &mut impl Trace) -> Re
     Ok(ttl)
 }
 
-/// The Protocol of the translated packet. ICMPv4 and IGMP have no business in IPv6: copied, they
-/// would let an IPv6 host write messages that IPv4 hosts believe came over IPv4.
-pub(crate) fn check_protocol(next_header: u8) -> Result<u8, DropReason> {
-    match next_header {
-        protocol::ICMPV6 => Ok(protocol::ICMP),
-        protocol::ICMP | protocol::IGMP => Err(DropReason::Protocol),
-        other => Ok(other),
-    }
-}
-
 fn check_fragment(
     extensions: &Extensions,
     payload: usize,
@@ -244,7 +215,7 @@ fn size(
     let len = match gso.kind {
         GsoKind::None => total_len,
         kind => {
-            let header = transport::segment_header_len(kind, segment);
+            let header = segment_header_len(kind, segment);
             ipv4::HEADER_LEN + header + usize::from(gso.size)
         }
     };

@@ -18,7 +18,7 @@ use fordway_testkit::oracle;
 use fordway_testkit::segment::segment_count;
 use fordway_testkit::tap::Tap;
 use fordway_tun::{Device, Queue, RecvOutcome};
-use fordway_xlat::addr::{map_v4, map_v6};
+use fordway_xlat::mapping::{map_v4, map_v6};
 use fordway_xlat::{ChecksumState, Config, GsoKind, HEADROOM, Offload, State, Translator};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;

@@ -10,8 +10,7 @@ use fordway_wire::ipv6::{self, FragmentHeader, Ipv6Header};
 use fordway_wire::tcp::{self, flag};
 use fordway_wire::{get_u8, get_u16, get_u32, protocol, put_u8, put_u16, put_u32, transport};
 
-use crate::packet::{Gso, GsoKind};
-use crate::transport::{never_zero, segment_header_len};
+use crate::offload::{Gso, GsoKind, segment_header_len};
 
 use super::{FRAGMENT_HEAD, Fragment, HEAD_MAX, take};
 
@@ -148,7 +147,7 @@ fn write_datagram(header: &mut [u8], body: &[u8], ip: &Ipv6Header) {
     put_u16(header, transport::UDP_CHECKSUM_AT, 0);
     let pseudo = pseudo_v6(ip.src, ip.dst, protocol::UDP, len as u32);
     let sum = pseudo.add_bytes(header) + Sum::ZERO.add_bytes(body);
-    put_u16(header, transport::UDP_CHECKSUM_AT, never_zero(protocol::UDP, sum.finish()));
+    put_u16(header, transport::UDP_CHECKSUM_AT, transport::never_zero(protocol::UDP, sum.finish()));
 }
 
 /// Makes of the headers of a super-packet those of its segment number `index`.
@@ -182,7 +181,7 @@ fn write_segment(headers: &mut [u8], body: &[u8], index: usize, last: bool, gso:
     put_u16(header, field, 0);
     let sum = pseudo_v4(ip.src, ip.dst, ip.protocol, len as u32).add_bytes(header)
         + Sum::ZERO.add_bytes(body);
-    put_u16(header, field, never_zero(ip.protocol, sum.finish()));
+    put_u16(header, field, transport::never_zero(ip.protocol, sum.finish()));
 }
 
 #[cfg(test)]

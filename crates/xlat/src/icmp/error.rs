@@ -5,11 +5,10 @@ use fordway_wire::icmp::{self, IcmpHeader};
 use fordway_wire::ipv6::Ipv6Header;
 
 use crate::config::Config;
-use crate::mapper::Mapper;
-use crate::packet::{ChecksumState, Packet};
+use crate::mapper::{Mapper, Pass};
+use crate::offload::{ChecksumState, own_partial};
+use crate::packet::Packet;
 use crate::trace::{Step, Trace};
-use crate::transport::own_partial;
-use crate::v4_to_v6::Pass;
 use crate::verdict::DropReason;
 
 use super::extension::{self, Layout, Message};

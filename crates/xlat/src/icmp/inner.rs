@@ -9,12 +9,12 @@ use fordway_wire::ipv6::{self, Ipv6Header};
 use fordway_wire::{get_u8, get_u16, icmp, protocol, put_u8, put_u16, transport};
 
 use crate::config::Config;
-use crate::mapper::{Mapper, Outgoing};
+use crate::header::v4_to_v6::{self, HEADER_MAX, with_fragment_header};
+use crate::header::v6_to_v4::{self, DF_CLEAR_MAX};
+use crate::mapper::{Mapper, Outgoing, Pass};
 use crate::trace::{Step, Trace};
-use crate::transport::{Change, never_zero, put_ports};
+use crate::transport::{Change, put_ports};
 use crate::tuple::{Incoming, Part};
-use crate::v4_to_v6::{self, HEADER_MAX, Pass, with_fragment_header};
-use crate::v6_to_v4::{self, DF_CLEAR_MAX};
 use crate::verdict::DropReason;
 
 use super::{maps, put_identifier};
@@ -161,7 +161,7 @@ fn transport_header(
     // A zero UDP checksum means none. It is not computed: the datagram is not here.
     if protocol != protocol::UDP || checksum != 0 {
         // Nothing is written beyond the end.
-        put_u16(payload, field, never_zero(protocol, update(checksum, old, new)));
+        put_u16(payload, field, transport::never_zero(protocol, update(checksum, old, new)));
     }
     Ok(())
 }

@@ -13,8 +13,8 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use build::Kind;
 use fixed::{Entry, Fixed};
 
+use super::Pass;
 use crate::stop::Stop;
-use crate::v4_to_v6::Pass;
 use crate::{Config, HEADROOM, HopCount, Offload, Packet, State, Verdict, v4_to_v6, v6_to_v4};
 
 /// T, the translator's address.

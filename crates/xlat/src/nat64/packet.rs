@@ -1,19 +1,15 @@
 //! What a packet does with the tables (RFC 6146 sections 3.4 to 3.6).
 //!
 //! `mapper` (incoming tuple in, outgoing tuple out), `filter` (filtering and updating), `tcp` (the state machine), `make`
-//! (new BIB entries and sessions), `expect` (connections that an ALG has announced), `syn` (unsolicited SYNs), `probe`.
+//! (new BIB entries and sessions), `expect` (connections that an ALG has announced).
 
 mod expect;
 mod filter;
 mod make;
 mod mapper;
-mod probe;
-mod syn;
 mod tcp;
 
 pub use filter::{Outgoing6, Refusal, Tuple};
 pub(crate) use make::Birth;
 pub(crate) use mapper::Stateful;
-pub(crate) use syn::Ends;
-pub use syn::{StoredSyn, Syns};
 pub use tcp::{Segment, Transition, transition};

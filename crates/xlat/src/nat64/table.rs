@@ -25,7 +25,6 @@ pub use entries::{BibEntry, Binding, SessionEntry, SubscriberEntry};
 pub(crate) use entry::{ADDING, SessionKey, SessionLife, life, life_parts, one_less, tick};
 pub(crate) use fields::TIMEOUTS;
 pub use fields::{PortBlock, Protocol, Side, TcpState, Timeout};
-pub use hash::mix;
 pub(crate) use hash::{Secret, halves};
 pub(crate) use layout::{
     Bib, FREE_SHARDS, Free, KINDS, Kind, LAYOUT, LAYOUT_PERMISSIONS, MAX_BLOCKS, Meta, PERMISSION,

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::config::Config;
 use crate::packet::{Offload, Packet};
-use crate::translator::{State, Translator};
+use crate::{State, Translator};
 
 /// The steps of a packet through 2001:db8:64::/96.
 fn steps(octets: &[u8]) -> Vec<Step> {

@@ -1,10 +1,12 @@
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use core::time::Duration;
 
 use super::*;
+use crate::Identifications;
 use crate::nat64::{Heap, Pool, Range, Settings, Sizes};
 use crate::packet::{HEADROOM, Offload};
 

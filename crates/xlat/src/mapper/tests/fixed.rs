@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::Config;
-use crate::addr::{self, Mapped, Unmapped, Via};
+use crate::addr::{Mapped, Unmapped, Via};
 use crate::mapper::{Mapper, Outgoing, Ports};
+use crate::mapping;
 use crate::stop::Stop;
 use crate::trace::{Step, Trace};
 use crate::tuple::{Incoming, Transport};
@@ -41,11 +42,11 @@ impl Fixed {
     }
 
     fn from4(&self, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, DropReason> {
-        addr::map_v4_by_pool6(&self.config, addr).map_err(Unmapped::as_source)
+        mapping::map_v4_by_pool6(&self.config, addr).map_err(Unmapped::as_source)
     }
 
     fn from6(&self, addr: Ipv6Addr) -> Result<Mapped<Ipv4Addr>, DropReason> {
-        addr::map_v6_by_pool6(&self.config, addr).map_err(Unmapped::as_destination)
+        mapping::map_v6_by_pool6(&self.config, addr).map_err(Unmapped::as_destination)
     }
 }
 

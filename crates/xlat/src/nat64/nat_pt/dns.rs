@@ -18,10 +18,10 @@ use fordway_wire::{get_u16, protocol, put_u16, set_ip_len, transport};
 
 use crate::config::Config;
 use crate::nat64::{Nat64, Side};
-use crate::packet::{GsoKind, Offload, Packet};
+use crate::offload::{GsoKind, Offload};
+use crate::packet::Packet;
+use crate::state::State;
 use crate::trace::{Step, Trace};
-use crate::translator::State;
-use crate::transport::never_zero;
 use crate::verdict::{DropReason, Verdict};
 
 pub use crate::verdict::DnsAction;
@@ -218,7 +218,7 @@ fn finish(packet: &mut Packet<'_>, at: usize) -> bool {
         let Ok(header) = Ipv6Header::parse(bytes) else { return false };
         pseudo_v6(header.src, header.dst, protocol::UDP, udp_len as u32)
     };
-    let checksum = never_zero(protocol::UDP, pseudo.add_bytes(&bytes[at..]).finish());
+    let checksum = transport::never_zero(protocol::UDP, pseudo.add_bytes(&bytes[at..]).finish());
     put_u16(bytes, at + transport::UDP_CHECKSUM_AT, checksum);
     true
 }

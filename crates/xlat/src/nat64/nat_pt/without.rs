@@ -64,8 +64,8 @@ pub mod dns {
     use crate::config::Config;
     use crate::nat64::Nat64;
     use crate::packet::Packet;
+    use crate::state::State;
     use crate::trace::Trace;
-    use crate::translator::State;
     use crate::verdict::Verdict;
 
     pub use crate::verdict::DnsAction;

@@ -3,18 +3,20 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::addr::{self, Mapped, Pool6, Unmapped, Via, classify};
-use crate::alg::{Ends as AlgEnds, Mappings, Watched};
+use crate::addr::{Mapped, Pool6, Unmapped, Via, classify};
 use crate::config::Config;
 use crate::mapper::{Mapper, Outgoing, Ports};
+use crate::mapping;
 use crate::nat64::Nat64;
+use crate::nat64::alg::{Ends as AlgEnds, Mappings, Watched};
 use crate::nat64::table::{Protocol, SessionKey, Side, TcpState, View};
 use crate::stop::Stop;
+use crate::syns::Ends;
 use crate::trace::{Step, Trace};
 use crate::tuple::{Incoming, Transport};
 use crate::verdict::DropReason;
 
-use super::{Ends, Outgoing6, Refusal, Segment, Tuple};
+use super::{Outgoing6, Refusal, Segment, Tuple};
 
 /// Maps by the BIB and the session table. For one packet.
 #[derive(Debug)]
@@ -150,7 +152,7 @@ impl<'a> Stateful<'a> {
     }
 
     fn embed(&self, number: u8, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, DropReason> {
-        addr::map_v4_into(self.config, self.prefix(number)?, addr).map_err(Unmapped::as_source)
+        mapping::map_v4_into(self.config, self.prefix(number)?, addr).map_err(Unmapped::as_source)
     }
 
     /// Whether a transport address is the translator's. Identifiers are chosen here, so an ICMP query to an
@@ -353,7 +355,7 @@ impl Mapper for Stateful<'_> {
         if self.config.pool6.iter().any(|pool6| pool6.contains(incoming.src)) {
             return Err(Stop::silent(DropReason::Loop));
         }
-        let dst = addr::map_v6_by_pool6(self.config, incoming.dst);
+        let dst = mapping::map_v6_by_pool6(self.config, incoming.dst);
         let dst = dst.map_err(Unmapped::as_destination)?;
         if let Some(reason) = classify::illegal_v4(dst.addr) {
             return Err(reason.into());
@@ -429,7 +431,7 @@ impl Mapper for Stateful<'_> {
         quoted: &Incoming<'_, Ipv6Addr>,
     ) -> Result<Outgoing<Ipv4Addr>, DropReason> {
         let transport = quoted.transport()?;
-        let src = addr::map_v6_by_pool6(self.config, quoted.src);
+        let src = mapping::map_v6_by_pool6(self.config, quoted.src);
         let src = src.map_err(|_| DropReason::IcmpInner)?;
         let (near, far) = ports_to_host(transport);
         let local =

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use ipnet::Ipv6Net;
 
-use crate::alg::Alg;
+use crate::nat64::alg::Alg;
 use crate::nat64::nat_pt::{Addresses, dns::Dns};
 use crate::nat64::table::{Protocol, Sizes};
 

@@ -6,16 +6,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// Spreads 64 bits over 64 bits.
-#[inline]
-pub fn mix(mut word: u64) -> u64 {
-    const ODD: u64 = 0xd6e8_feb8_6659_fd93;
-    word ^= word >> 32;
-    word = word.wrapping_mul(ODD);
-    word ^= word >> 32;
-    word = word.wrapping_mul(ODD);
-    word ^ (word >> 32)
-}
+use crate::hash::mix;
 
 /// First and last 64 bits of an address.
 #[inline]

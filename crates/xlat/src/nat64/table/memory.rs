@@ -7,10 +7,10 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::addr::Pool6;
+use crate::hash::mix;
 
 use super::{
     Bib, FREE_SHARDS, Free, KINDS, LAYOUT, LAYOUT_PERMISSIONS, Meta, Session, Subscriber, halves,
-    mix,
 };
 
 /// How large the tables are.

@@ -1,7 +1,7 @@
 //! Connections that a gateway has announced.
 
 use super::*;
-use crate::alg::{Advice, Alg, Context, Dialogue, Ends};
+use crate::nat64::alg::{Advice, Alg, Context, Dialogue, Ends};
 
 const FTP: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 51, 100, 7), 21);
 const STRANGER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 66);

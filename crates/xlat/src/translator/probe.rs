@@ -6,7 +6,7 @@ use fordway_wire::checksum::pseudo_v6;
 use fordway_wire::ipv6::{self, Ipv6Header};
 use fordway_wire::{protocol, put_u16, tcp};
 
-use crate::translator::Translator;
+use super::Translator;
 
 /// Octets of a probe.
 const PROBE_LEN: usize = ipv6::HEADER_LEN + tcp::HEADER_LEN;

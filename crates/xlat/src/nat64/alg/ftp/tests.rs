@@ -9,7 +9,7 @@ use core::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::alg::{AlgCounters, Mappings};
+use crate::nat64::alg::{AlgCounters, Mappings};
 
 const HOST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 0x31);
 const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 31);
