@@ -51,9 +51,13 @@ struct Bench {
 
 impl Bench {
     fn new(pool: &[&str], clients: &[&str], hairpin: bool) -> Bench {
+        Bench::with_prefix("2001:db8:64::/96", pool, clients, hairpin)
+    }
+
+    fn with_prefix(pool6: &str, pool: &[&str], clients: &[&str], hairpin: bool) -> Bench {
         let eam = MAPPED.map(|(v4, v6)| Eam::new(v4.into(), v6.into()).unwrap());
         let config = Config {
-            pool6: vec!["2001:db8:64::/96".parse().unwrap()],
+            pool6: vec![pool6.parse().unwrap()],
             eam: EamTable::new(eam).unwrap(),
             icmp_source4: Some(SELF4),
             icmp_source6: Some(SELF6),
@@ -77,17 +81,22 @@ impl Bench {
 
     /// Translates; the octets that come out of it, unless it is dropped.
     fn send(&mut self, octets: &[u8]) -> Result<Vec<u8>, DropReason> {
+        match self.translate(octets) {
+            (Verdict::Forward, octets) => Ok(octets),
+            (Verdict::Reply(error), _) => Err(error.reason),
+            (Verdict::Drop(reason), _) => Err(reason),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+
+    fn translate(&mut self, octets: &[u8]) -> (Verdict, Vec<u8>) {
         let mut buffer = vec![0; 2 * HEADROOM + octets.len()];
         let range = HEADROOM..HEADROOM + octets.len();
         buffer[range.clone()].copy_from_slice(octets);
         let offload = Offload { checksum: ChecksumState::Verified, ..Offload::default() };
         let mut packet = Packet::new(&mut buffer, range, offload);
-        match self.translator.translate(&mut packet, self.now, &mut self.state, &mut ()) {
-            Verdict::Forward => Ok(packet.bytes().to_vec()),
-            Verdict::Reply(error) => Err(error.reason),
-            Verdict::Drop(reason) => Err(reason),
-            other => panic!("{other:?}"),
-        }
+        let verdict = self.translator.translate(&mut packet, self.now, &mut self.state, &mut ());
+        (verdict, packet.bytes().to_vec())
     }
 
     /// A datagram between these; from whom to whom it goes on.
@@ -258,6 +267,22 @@ fn hosts_reach_each_other_by_their_addresses() {
     assert_eq!(bench.udp(host(1), embedded(second)), Ok((first.into(), second.into())));
     let error = bench.error(host(2), (embedded(first), host(2))).unwrap();
     assert_eq!(error.0, (second.into(), first.into()));
+}
+
+#[test]
+fn a_source_that_the_well_known_prefix_may_not_have_is_answered() {
+    let embedded =
+        |v4: [u8; 4]| Ipv6Addr::from_bits(0x0064_ff9b << 96 | u128::from(u32::from_be_bytes(v4)));
+    let mut bench = Bench::with_prefix("64:ff9b::/96", &["8.0.0.0/29"], &[], true);
+    let bound = bench.udp(host(1), embedded([8, 0, 1, 1])).unwrap().0;
+    let IpAddr::V4(bound) = bound else { panic!("not IPv4") };
+    // Its explicit mapping is not global: RFC 6052 section 3.1.
+    let ends: Ends = (MAPPED[0].1.into(), embedded(bound.octets()).into());
+    let (verdict, answer) =
+        bench.translate(&packet(protocol::UDP, ends, &[0, 9, 0, 9, 0, 8, 1, 1]));
+    let Verdict::Reply(error) = verdict else { panic!("{verdict:?}") };
+    assert_eq!(error.reason, DropReason::NonGlobal);
+    assert_eq!(self::ends(&answer), (SELF6.into(), MAPPED[0].1.into()));
 }
 
 #[test]
