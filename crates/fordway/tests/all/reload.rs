@@ -204,9 +204,11 @@ fn a_reload_puts_back_what_others_have_undone() {
     let file = run.path().join("gateway.toml");
     write(&file, "auto", ONE);
     let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
-    // The kernel takes the routes away.
+    // The kernel removes the routes. A daemon that is not stopped would restore them at once.
+    daemon.signal(Signal::STOP);
     net.gateway.configure(&["link set siit0 down", "link set siit0 up"]);
     assert_no_route(&net, V6_HOST_AS_V4);
+    daemon.signal(Signal::CONT);
     let (output, said) = reload(&run, &net.gateway);
     assert!(output.status.success() && said.contains("unchanged: 1"), "{said}");
     assert_answers(&net.v4, V6_HOST_AS_V4);

@@ -112,7 +112,7 @@ fn a_table_of_somebody_else_is_left_alone() {
         nft("add table ip fordway-fw0");
         let report = manager.restore().unwrap();
         assert_eq!(report.left.len(), 1, "{report}");
-        assert!(report.to_string().contains("somebody else"), "{report}");
+        assert!(report.to_string().contains("another program"), "{report}");
         assert!(nft("list ruleset").contains("fordway-fw0"));
     });
 }
