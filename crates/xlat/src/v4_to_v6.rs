@@ -81,7 +81,7 @@ pub(crate) fn translate<M: Mapper>(
 
 /// Lengths, version and header checksum of the IPv4 packet that begins at octet `at`; cuts off what lies behind Total
 /// Length.
-#[inline]
+#[inline(always)]
 pub fn validate(packet: &mut Packet<'_>, at: usize) -> Result<Ipv4Header, DropReason> {
     let bytes = packet.bytes().get(at..).unwrap_or_default();
     let header = Ipv4Header::parse(bytes).map_err(|error| match error {

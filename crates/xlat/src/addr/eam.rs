@@ -147,23 +147,23 @@ impl EamTable {
     #[inline]
     pub fn v4_to_v6(&self, addr: Ipv4Addr) -> Option<(Ipv6Addr, Eam)> {
         let eam = self.longest(&self.v4, |len| addr.to_bits() & !suffix_mask_v4(len))?;
-        Some((eam.embed(addr), eam))
+        Some((eam.embed(addr), *eam))
     }
 
     /// RFC 7757 section 3.3.2.
     #[inline]
     pub fn v6_to_v4(&self, addr: Ipv6Addr) -> Option<(Ipv4Addr, Eam)> {
         let eam = self.longest(&self.v6, |len| addr.to_bits() & !suffix_mask_v6(len))?;
-        Some((eam.extract(addr), eam))
+        Some((eam.extract(addr), *eam))
     }
 
     /// The mapping with the longest prefix; `prefix` gives the address's prefix of a length.
     #[inline]
-    fn longest<T: Ord>(&self, levels: &[Level<T>], prefix: impl Fn(u8) -> T) -> Option<Eam> {
+    fn longest<T: Ord>(&self, levels: &[Level<T>], prefix: impl Fn(u8) -> T) -> Option<&Eam> {
         levels.iter().find_map(|level| {
             let key = prefix(level.len);
             let at = level.rows.binary_search_by(|row| row.0.cmp(&key)).ok()?;
-            self.entries.get(level.rows[at].1 as usize).copied()
+            self.entries.get(level.rows[at].1 as usize)
         })
     }
 
@@ -185,7 +185,7 @@ impl EamTable {
             for &(bits, inner) in &level.rows {
                 let outer = self.longest(&levels[depth + 1..], |len| prefix(bits, len));
                 let inner = self.entries[inner as usize];
-                found.extend(outer.map(|outer| Overlap { outer, inner }));
+                found.extend(outer.map(|outer| Overlap { outer: *outer, inner }));
             }
         }
         found
