@@ -153,18 +153,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Applies other clients, another pool, other times. Leases that do not fit any more end.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Settings`], [`Error::Ended`].
-    pub fn replace(&self, settings: Settings) -> Result<(), Error> {
-        // Checked here, before the thread gets it.
-        fordway_dstm::Server::new(settings.server.clone(), [0; 32])?;
-        let replace = |done| Command::Replace(Box::new(settings.server), done);
-        Ok(self.thread.ask(replace).ok_or(Error::Ended)??)
-    }
-
     /// What it has done.
     pub fn stats(&self) -> Stats {
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner)
@@ -212,8 +200,16 @@ impl Service for Server {
         from.listen == to.listen && from.state == to.state && same_tep
     }
 
+    /// Applies other clients, another pool, other times. Leases that do not fit any more end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Settings`], [`Error::Ended`].
     fn replace(&self, settings: Settings) -> Result<(), Error> {
-        Server::replace(self, settings)
+        // Checked here, before the thread gets it.
+        fordway_dstm::Server::new(settings.server.clone(), [0; 32])?;
+        let replace = |done| Command::Replace(Box::new(settings.server), done);
+        Ok(self.thread.ask(replace).ok_or(Error::Ended)??)
     }
 
     fn is_whole(&self) -> bool {

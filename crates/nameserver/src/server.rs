@@ -78,25 +78,6 @@ impl Server {
         &self.addresses
     }
 
-    /// Applies other settings. When this returns, no answer is made under the old ones any more, and those made
-    /// have left (by TCP, they may still be being written); queries under way are answered by the new ones. Cached
-    /// upstream data stay unless the upstream servers change.
-    ///
-    /// # Errors
-    ///
-    /// What a running server can't change, or a resolver that can't be made; then everything stays as it was.
-    pub fn replace(&self, settings: Settings) -> Result<(), Error> {
-        let active = self.threads.shared.active.load();
-        if settings.listen != active.settings.listen {
-            return Err(Error::Fixed("listen"));
-        }
-        if settings.threads != active.settings.threads {
-            return Err(Error::Fixed("threads"));
-        }
-        drop(active);
-        Ok(self.threads.shared.replace(settings)?)
-    }
-
     /// Its counters, of all threads together.
     pub fn stats(&self) -> Stats {
         self.threads.shared.stats()
@@ -121,8 +102,23 @@ impl Service for Server {
         from.listen == to.listen && from.threads == to.threads
     }
 
+    /// Applies other settings. When this returns, no answer is made under the old ones any more, and those made
+    /// have left (by TCP, they may still be being written); queries under way are answered by the new ones. Cached
+    /// upstream data stay unless the upstream servers change.
+    ///
+    /// # Errors
+    ///
+    /// What a running server can't change, or a resolver that can't be made; then everything stays as it was.
     fn replace(&self, settings: Settings) -> Result<(), Error> {
-        Server::replace(self, settings)
+        let active = self.threads.shared.active.load();
+        if settings.listen != active.settings.listen {
+            return Err(Error::Fixed("listen"));
+        }
+        if settings.threads != active.settings.threads {
+            return Err(Error::Fixed("threads"));
+        }
+        drop(active);
+        Ok(self.threads.shared.replace(settings)?)
     }
 
     fn is_whole(&self) -> bool {

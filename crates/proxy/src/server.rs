@@ -128,59 +128,9 @@ impl Server {
         self.listeners.iter().map(|it| it.address).collect()
     }
 
-    /// Makes another server with settings that [`Server::replace`] can't take, which takes over the sockets of this
-    /// one: no connection is refused meanwhile. Start it, then [`Server::retire`] this one.
-    ///
-    /// # Errors
-    ///
-    /// As [`bind`]; then everything stays as it was.
-    pub fn succeed(&self, settings: &Settings) -> Result<Bound, Error> {
-        let active = Active::new(settings.clone(), Some(&self.threads.shared.active.load()))?;
-        open(settings, active, |listen| {
-            let own = self.listeners.iter().find(|it| it.listen == listen);
-            own.map_or_else(|| Ok(Vec::new()), Listeners::again)
-        })
-    }
-
-    /// Applies other settings: requests that begin from now on are served by them. The access log is opened again,
-    /// certificates are read again.
-    ///
-    /// # Errors
-    ///
-    /// What a running proxy can't change, or a file that is of no use; then everything stays as it was.
-    pub fn replace(&self, settings: Settings) -> Result<(), Error> {
-        let active = self.threads.shared.active.load();
-        if settings.listen != active.settings.listen {
-            return Err(Error::Fixed("listen"));
-        }
-        if settings.threads != active.settings.threads {
-            return Err(Error::Fixed("threads"));
-        }
-        drop(active);
-        self.threads.shared.replace(settings)
-    }
-
     /// Its counters, of all threads together.
     pub fn stats(&self) -> Stats {
         self.threads.shared.stats()
-    }
-
-    /// Accepts no more connections, waits for requests and tunnels under way, but no longer than the settings allow,
-    /// and ends.
-    pub fn stop(self) {
-        drop(self);
-    }
-
-    /// Begins to end: accepts no more connections; requests and tunnels under way may finish within the time of the
-    /// settings. [`Server::has_ended`] tells when that is over.
-    pub fn begin_end(&mut self) {
-        self.listeners.clear();
-        self.threads.shared.signals.stop();
-    }
-
-    /// As [`Server::stop`], without waiting: its connections end beside the server that has taken over.
-    pub fn retire(mut self) {
-        self.threads.detach();
     }
 }
 
@@ -194,8 +144,18 @@ impl Service for Server {
         bind(settings)
     }
 
+    /// Makes another server with settings that [`Server::replace`] can't take, which takes over the sockets of this
+    /// one: no connection is refused meanwhile. Start it, then stop this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`]; then everything stays as it was.
     fn succeed(&self, settings: &Settings) -> Result<Bound, Error> {
-        Server::succeed(self, settings)
+        let active = Active::new(settings.clone(), Some(&self.threads.shared.active.load()))?;
+        open(settings, active, |listen| {
+            let own = self.listeners.iter().find(|it| it.listen == listen);
+            own.map_or_else(|| Ok(Vec::new()), Listeners::again)
+        })
     }
 
     fn start(bound: Bound) -> Result<Server, Error> {
@@ -206,25 +166,42 @@ impl Service for Server {
         from.listen == to.listen && from.threads == to.threads
     }
 
+    /// Applies other settings: requests that begin from now on are served by them. The access log is opened again,
+    /// certificates are read again.
+    ///
+    /// # Errors
+    ///
+    /// What a running proxy can't change, or a file that is of no use; then everything stays as it was.
     fn replace(&self, settings: Settings) -> Result<(), Error> {
-        Server::replace(self, settings)
+        let active = self.threads.shared.active.load();
+        if settings.listen != active.settings.listen {
+            return Err(Error::Fixed("listen"));
+        }
+        if settings.threads != active.settings.threads {
+            return Err(Error::Fixed("threads"));
+        }
+        drop(active);
+        self.threads.shared.replace(settings)
     }
 
     fn is_whole(&self) -> bool {
         self.threads.are_running()
     }
 
+    /// Begins to end: accepts no more connections; requests and tunnels under way may finish within the time of the
+    /// settings. [`Server::has_ended`] tells when that is over.
     fn begin_end(&mut self) {
-        Server::begin_end(self);
+        self.listeners.clear();
+        self.threads.shared.signals.stop();
     }
 
     fn has_ended(&self) -> bool {
         self.threads.have_ended()
     }
 
-    /// Its connections end in the background.
-    fn stop(self) {
-        self.retire();
+    /// Its connections end beside the server that takes over, within the time of the settings. Dropping it waits for them.
+    fn stop(mut self) {
+        self.threads.detach();
     }
 }
 

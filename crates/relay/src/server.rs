@@ -132,28 +132,6 @@ impl Server {
         self.ports.intercept(&self.threads.shared.settings.load(), mark, table, own)
     }
 
-    /// Applies other settings. Connections and sessions stay, also those that would be refused now.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Fixed`]; then everything stays as it was.
-    pub fn replace(&self, settings: Settings) -> Result<(), Error> {
-        let now = self.threads.shared.settings.load();
-        for (same, key) in [
-            (now.name == settings.name, "name"),
-            (now.threads == settings.threads, "threads"),
-            (now.tcp == settings.tcp, "tcp"),
-            (now.udp == settings.udp, "udp"),
-        ] {
-            if !same {
-                return Err(Error::Fixed(key));
-            }
-        }
-        self.threads.shared.settings.store(Arc::new(settings));
-        self.threads.shared.wake();
-        Ok(())
-    }
-
     /// Its counters, of all threads together.
     pub fn stats(&self) -> Stats {
         self.threads.shared.stats()
@@ -178,8 +156,26 @@ impl Service for Server {
         (from.threads, from.tcp, from.udp) == (to.threads, to.tcp, to.udp)
     }
 
+    /// Applies other settings. Connections and sessions stay, also those that would be refused now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fixed`]; then everything stays as it was.
     fn replace(&self, settings: Settings) -> Result<(), Error> {
-        Server::replace(self, settings)
+        let now = self.threads.shared.settings.load();
+        for (same, key) in [
+            (now.name == settings.name, "name"),
+            (now.threads == settings.threads, "threads"),
+            (now.tcp == settings.tcp, "tcp"),
+            (now.udp == settings.udp, "udp"),
+        ] {
+            if !same {
+                return Err(Error::Fixed(key));
+            }
+        }
+        self.threads.shared.settings.store(Arc::new(settings));
+        self.threads.shared.wake();
+        Ok(())
     }
 
     fn is_whole(&self) -> bool {

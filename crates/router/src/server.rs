@@ -105,35 +105,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Applies other settings, and advertises them at once: what is no longer configured is withdrawn, and so is
-    /// everything on devices that are no longer named. The settings are in use when this returns.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Settings`]; [`Error::Socket`] if DHCPv6 is to be answered from now on and port 547
-    /// can't be had; [`Error::Ended`]. The old settings stay.
-    pub fn replace(&self, settings: Settings) -> Result<(), Error> {
-        check(&settings)?;
-        if wants_dhcpv6(&settings) && !self.thread.ask(Command::HasDhcpv6).ok_or(Error::Ended)? {
-            self.thread.send(Command::Dhcpv6(open_dhcpv6()?)).ok_or(Error::Ended)?;
-        }
-        self.thread.ask(|done| Command::Replace(settings, done)).ok_or(Error::Ended)
-    }
-
     /// What it has counted, and how its devices are.
     pub fn stats(&self) -> Stats {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Withdraws everything that was advertised, and ends.
-    pub fn stop(self) {
-        // A thread that has ended has nothing to withdraw.
-        let _ended = self.thread.send(Command::Stop);
-    }
-
-    /// Ends without a withdrawal: for a server that is replaced at once by another with the same settings.
-    pub fn leave(self) {
-        drop(self);
     }
 }
 
@@ -155,20 +129,34 @@ impl Service for Server {
         true
     }
 
+    /// Applies other settings, and advertises them at once: what is no longer configured is withdrawn, and so is
+    /// everything on devices that are no longer named. The settings are in use when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Settings`]; [`Error::Socket`] if DHCPv6 is to be answered from now on and port 547
+    /// can't be had; [`Error::Ended`]. The old settings stay.
     fn replace(&self, settings: Settings) -> Result<(), Error> {
-        Server::replace(self, settings)
+        check(&settings)?;
+        if wants_dhcpv6(&settings) && !self.thread.ask(Command::HasDhcpv6).ok_or(Error::Ended)? {
+            self.thread.send(Command::Dhcpv6(open_dhcpv6()?)).ok_or(Error::Ended)?;
+        }
+        self.thread.ask(|done| Command::Replace(settings, done)).ok_or(Error::Ended)
     }
 
     fn is_whole(&self) -> bool {
         self.thread.is_running()
     }
 
+    /// Withdraws everything that was advertised, and ends.
     fn stop(self) {
-        Server::stop(self);
+        // A thread that has ended has nothing to withdraw.
+        let _ended = self.thread.send(Command::Stop);
     }
 
+    /// Ends without a withdrawal: for a server that is replaced at once by another with the same settings.
     fn leave(self) {
-        Server::leave(self);
+        drop(self);
     }
 }
 

@@ -1,4 +1,4 @@
-//! A kind of server, as its owner sees it.
+//! What the daemon needs of a kind of server.
 
 use std::error::Error;
 
@@ -6,7 +6,7 @@ use std::error::Error;
 pub trait Service: Sized + Send {
     /// Its name in the log.
     const NAME: &'static str;
-    /// What it is told.
+    /// Its settings.
     type Settings: Clone + Send;
     /// The server with its sockets, before it has threads.
     type Bound: Send;
@@ -57,10 +57,10 @@ pub trait Service: Sized + Send {
         true
     }
 
-    /// Ends for good.
+    /// Ends for good. Whether it waits for its threads is up to the kind of server.
     fn stop(self) {}
 
-    /// Ends; another process takes over soon.
+    /// Ends because another process takes over: clients are not told that the server has gone.
     fn leave(self) {
         self.stop();
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bench::{Bench, PORT, Table, key, options, server_settings};
 use fordway_dstmd::protocol::{Binding, Body, LinkSettings, Message};
 use fordway_dstmd::{AgentSettings, BoundAgent, Injector, TepPlace, Waiting, read_leases};
+use fordway_serve::Service as _;
 use fordway_testhost::{PATIENCE, poll, wait};
 
 use fordway_testhost::namespace::{Namespace, can_test, in_namespace};

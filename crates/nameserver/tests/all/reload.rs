@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use fordway_nameserver::Error;
+use fordway_serve::Service as _;
 use fordway_testhost::poll;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;

@@ -4,6 +4,7 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use fordway_proxy::{Forward, Limits, Mode, Rules, Settings};
+use fordway_serve::Service as _;
 use fordway_testhost::{PATIENCE, poll};
 
 use super::world::{OK, RawClient, RawServer, World, all_ports, forward, loopback, reverse};
@@ -249,10 +250,10 @@ fn another_server_takes_the_sockets_over() {
         // Whoever of both takes it.
         let mut meanwhile = RawClient::to(address);
         assert!(ask(&mut meanwhile).ends_with("ok"));
-        first.server.retire();
+        first.server.stop();
         assert_eq!(second.local_addrs(), [address]);
         let third = second.succeed(&forward()).unwrap().start().unwrap();
-        second.retire();
+        second.stop();
         // Fewer threads than sockets: each of these is served by somebody.
         for _ in 0..20 {
             assert!(ask(&mut RawClient::to(address)).ends_with("ok"));
@@ -276,7 +277,7 @@ fn a_connection_that_has_just_come_has_its_first_request() {
     let second = first.server.succeed(&forward()).unwrap().start().unwrap();
     // It has come to the server, and is read as soon as anything is.
     new.send(&request);
-    first.server.retire();
+    first.server.stop();
     assert!(new.all().ends_with("ok"));
     assert_eq!(used.all(), "");
     drop(second);

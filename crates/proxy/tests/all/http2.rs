@@ -237,7 +237,7 @@ fn uploads_that_fail_after_the_response_has_begun_have_a_reason() {
             assert!(content.data().await.unwrap().is_err());
         });
         assert_eq!(world.refused(reason), 0, "the client has had its response");
-        world.server.stop();
+        drop(world.server);
         let lines = std::fs::read_to_string(&path).unwrap();
         let line: serde_json::Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
         assert_eq!((&line["status"], &line["reason"]), (&200.into(), &reason.into()));

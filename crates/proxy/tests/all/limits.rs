@@ -231,7 +231,7 @@ fn the_end_lets_requests_come_to_theirs() {
         busy.send(format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", server.url()));
         server.wait(|it| it.ends_with("\r\n\r\n"));
         poll("both are there", || (world.server.stats().connections == 2).then_some(()));
-        let stopping = std::thread::spawn(move || world.server.stop());
+        let stopping = std::thread::spawn(move || drop(world.server));
         assert_eq!(idle.all(), "", "whoever waits for nothing is let go");
         poll("nobody else is taken", || TcpStream::connect(address).is_err().then_some(()));
         tell.send(()).unwrap();

@@ -1,6 +1,7 @@
 //! The access log of a proxy that runs.
 
 use fordway_proxy::{Log, LogFormat, LogTarget, Settings};
+use fordway_serve::Service as _;
 use fordway_testhost::poll;
 
 use super::world::{OK, RawServer, World, forward};
@@ -31,7 +32,7 @@ fn each_request_has_a_line_and_a_file_may_be_moved_away() {
     world.server.replace(settings).unwrap();
     poll("another file", || path.exists().then_some(()));
     world.client().send(format!("GET {url} HTTP/1.1\r\nHost: a\r\n\r\n")).response();
-    world.server.stop();
+    drop(world.server);
     assert_eq!(lines().lines().count(), 1, "the last lines are written at the end");
     assert_eq!(std::fs::read_to_string(old).unwrap().lines().count(), 2);
 }

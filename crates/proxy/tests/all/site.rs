@@ -3,6 +3,7 @@
 use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 
 use fordway_proxy::{Mode, Settings};
+use fordway_serve::Service as _;
 use fordway_testhost::poll;
 use socket2::{Domain, Socket, Type};
 

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use fordway_relay::{Class, Settings, Urgent};
+use fordway_serve::Service as _;
 use fordway_testhost::{has_programs, poll};
 use nix::sys::socket::{MsgFlags, recv};
 use socket2::SockRef;

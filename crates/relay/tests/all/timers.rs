@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use fordway_relay::{Limits, Settings};
+use fordway_serve::Service as _;
 use fordway_testhost::poll;
 
 use super::world::{World, behind, read_all, settings, to};

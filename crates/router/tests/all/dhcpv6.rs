@@ -9,6 +9,7 @@ use dhcproto::v6::{
 };
 use dhcproto::{Decodable, Decoder, Encodable};
 use fordway_router::{Server, Settings};
+use fordway_serve::Service as _;
 use fordway_testhost::{PATIENCE, poll};
 use nix::sys::socket::{SockaddrIn6, recvfrom};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fordway_router::{Device, Prefixes, Rdnss, State};
+use fordway_serve::Service as _;
 
 use super::listener::Listener;
 use super::world::{LAN, World};

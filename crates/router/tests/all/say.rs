@@ -2,6 +2,7 @@
 
 use fordway_dns64::ndp::{ALL_ROUTERS, Advertisement, PrefixInformation};
 use fordway_router::{Preference, Prefixes, Rdnss, Settings, State};
+use fordway_serve::Service as _;
 use fordway_testhost::{has_programs, poll};
 use nix::sys::socket::{
     AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, setsockopt, socket,

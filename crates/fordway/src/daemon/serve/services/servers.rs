@@ -16,7 +16,7 @@ pub(super) trait Kind: Service<Error: Into<Failure>> {
     /// Capabilities that the daemon keeps while one runs, so that a reload can open other sockets.
     const KEEPS: &'static [Capability];
 
-    /// Hosts are inputs before anything else ends: the server ends when the end begins.
+    /// The server ends when the end begins, before anything else: hosts have to learn of it.
     const ENDS_FIRST: bool = false;
 
     /// The settings of each server, by its name.
@@ -264,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    /// A server whose thread panics when it is inputs to.
+    /// A server whose thread panics on request.
     struct Fake {
         order: Sender<bool>,
         thread: Option<JoinHandle<()>>,
