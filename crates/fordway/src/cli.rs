@@ -389,7 +389,7 @@ Examples:
     /// Show the BIB of stateful translators, or change it
     ///
     /// Which IPv6 transport address is bound to which IPv4 transport address (RFC 6146 section 3.1), with
-    /// the 1:1 mappings of dynamic4. Entries made by hand stay until they are taken away, or the tables go.
+    /// the 1:1 mappings of dynamic4. Entries made by hand stay until they are removed, or the tables are.
     #[command(after_help = "\
 Examples:
   fordway bib

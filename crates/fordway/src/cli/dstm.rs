@@ -18,7 +18,7 @@ pub(crate) struct DstmClient;
 /// `fordway leases`.
 #[derive(Debug, Args)]
 pub(crate) struct LeasesArgs {
-    /// End the lease of a client: its name, or the address that it asks from
+    /// End the lease of a client: its name, or the address of its requests
     #[arg(long, value_name = "CLIENT")]
     pub(crate) release: Option<String>,
     /// Write the leases as JSON

@@ -49,7 +49,7 @@ Examples:
         #[command(flatten)]
         translator: TranslatorArg,
     },
-    /// Take an entry away; its sessions end
+    /// Remove an entry; its sessions end
     #[command(after_help = "\
 Examples:
   fordway bib del tcp 192.0.2.1:80")]

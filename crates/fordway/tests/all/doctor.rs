@@ -126,6 +126,8 @@ fn routes_that_need_a_carrier_are_found() {
     assert!(only(&findings, "carrier", "warning").contains("routes into nat64"), "{findings:#?}");
     let found = those(&findings, "carrier", "warning").pop().unwrap();
     assert!(found["advice"].as_str().unwrap().contains(advice), "{found}");
+    // The next daemon takes over the pinned programs and tables, and removes them.
+    network.start().stop();
 }
 
 #[test]
