@@ -2,12 +2,10 @@
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 
-use fordway_dstmd::{ClientStats, LeaseView};
+use fordway_stats::dstm::{ClientStats, LeaseView};
 use ipnet::Ipv4Net;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::schema;
 
 /// A server that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -47,7 +45,6 @@ pub struct DstmClientStats {
     pub name: String,
     /// State and counters.
     #[serde(flatten)]
-    #[schemars(schema_with = "schema::like::<ClientStats>")]
     pub stats: ClientStats,
 }
 
@@ -58,7 +55,6 @@ const MAX_LEASES: usize = 100_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Leases {
     /// Leases, by address.
-    #[schemars(schema_with = "schema::leases")]
     pub leases: Vec<LeaseView>,
     /// How many there are beyond those.
     pub more: u64,

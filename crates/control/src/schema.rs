@@ -1,8 +1,5 @@
 //! JSON Schema of what goes over the socket.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
-use fordway_dstmd::LeaseView;
 use schemars::{JsonSchema, Schema, SchemaGenerator, schema_for};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -35,13 +32,6 @@ pub(crate) fn like<T: Default + Serialize>(_: &mut SchemaGenerator) -> Schema {
 /// Schema of a list of such.
 pub(crate) fn list<T: Default + Serialize>(_: &mut SchemaGenerator) -> Schema {
     of_sample(&[T::default()])
-}
-
-/// Schema of a list of leases.
-pub(crate) fn leases(_: &mut SchemaGenerator) -> Schema {
-    let (v4, v6) = (Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED);
-    let client = String::new();
-    of_sample(&[LeaseView { client, v4, ports: None, remote: v6, tep: v6, seconds: 0 }])
 }
 
 fn of_sample(sample: &impl Serialize) -> Schema {

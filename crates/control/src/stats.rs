@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use fordway_dstmd as dstm;
 use fordway_nameserver as dns64;
 use fordway_proxy as proxy;
 use fordway_router as router;
+use fordway_stats::dstm;
 use fordway_xlat::{Counters, Direction, DropReason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,12 +44,10 @@ pub struct Stats {
     pub proxies: Vec<proxy::Stats>,
     /// Of the DSTM server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::like::<dstm::Stats>")]
-    pub dstm_server: Option<dstm::Stats>,
+    pub dstm_server: Option<dstm::ServerStats>,
     /// Of the tunnel end point that a server on another host tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::like::<dstm::AgentStats>")]
-    pub dstm_tep: Option<dstm::AgentStats>,
+    pub dstm_tep: Option<dstm::TepStats>,
     /// Of DSTM clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dstm_clients: Vec<DstmClientStats>,

@@ -16,6 +16,9 @@ use crate::{
 pub struct Status {
     /// Version of the program.
     pub version: String,
+    /// Cargo features that the program was built with.
+    #[serde(default)]
+    pub features: Vec<String>,
     /// Process.
     pub pid: u32,
     /// Where the configuration came from.

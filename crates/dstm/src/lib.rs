@@ -34,7 +34,5 @@ pub use message::{
     Body, Change, ClientId, Key, LONGEST, Malformed, Message, Reason, WrongClientId, WrongKey,
 };
 pub use pool::{Pool, WrongPool};
-pub use server::{
-    ClientKey, PrefixKey, Reply, Server, ServerSettings, ServerStats, Step, WrongSettings,
-};
-pub use tep::{Tep, TepStats, TepStep};
+pub use server::{ClientKey, PrefixKey, Reply, Server, ServerSettings, Step, WrongSettings};
+pub use tep::{Tep, TepStep};

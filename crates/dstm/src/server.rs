@@ -14,7 +14,7 @@ use crate::lease::{Identity, Lease, Record, Slot};
 use crate::message::{Body, Key, Message, Reason};
 use crate::pool::Pool;
 use fordway_softwire::Binding;
-use serde::{Deserialize, Serialize};
+use fordway_stats::dstm::ServerStats;
 
 pub use settings::{ClientKey, PrefixKey, ServerSettings, WrongSettings};
 
@@ -57,44 +57,6 @@ struct Undo {
     before: Option<Lease>,
     transaction: u64,
     number: u64,
-}
-
-/// State and counters of a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct ServerStats {
-    /// Leases at this moment.
-    pub leases: u64,
-    /// Leases that can still be granted.
-    pub free: u64,
-    /// Whether the tunnel end point has all bindings. It and `unsent` are set by the owner of the sockets.
-    pub tep_up: bool,
-    pub granted: u64,
-    pub renewed: u64,
-    pub released: u64,
-    pub expired: u64,
-    pub offers: u64,
-    /// Refused: no address is free.
-    pub exhausted: u64,
-    /// Refused: for any other reason.
-    pub refused: u64,
-    /// Steps that failed: the disk or the tunnel end point did not do its part.
-    pub failed: u64,
-    /// Messages that came again and got the same answer.
-    pub repeated: u64,
-    /// Numbers that are not higher than an earlier one's.
-    pub stale: u64,
-    pub malformed: u64,
-    /// Clients that no key is known for.
-    pub unknown: u64,
-    /// Messages whose authenticator is wrong.
-    pub forged: u64,
-    /// Messages of kinds that clients don't send.
-    pub unexpected: u64,
-    /// More messages than a client may send.
-    pub limited: u64,
-    /// Answers that could not be sent.
-    pub unsent: u64,
 }
 
 /// A client that is known, with its lease or for a while after it.

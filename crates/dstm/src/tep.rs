@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use crate::lease::Slot;
 use crate::message::{Body, Change, Key, Message};
 use fordway_softwire::Binding;
-use serde::{Deserialize, Serialize};
+use fordway_stats::dstm::TepStats;
 
 /// What is to be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,28 +29,6 @@ impl TepStep {
             None => self.gone.push(binding),
         }
     }
-}
-
-/// State and counters of a tunnel end point.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct TepStats {
-    /// Bindings at this moment.
-    pub bindings: u64,
-    pub sessions: u64,
-    pub bound: u64,
-    pub unbound: u64,
-    /// Bindings whose lifetime has ended without a message of the server.
-    pub expired: u64,
-    /// Bindings that there was no room for.
-    pub full: u64,
-    pub malformed: u64,
-    /// Wrong authenticator.
-    pub forged: u64,
-    /// For another life of this tunnel end point, of an earlier session, or out of its place.
-    pub stale: u64,
-    /// Bindings that the tunnel did not take; set by its owner.
-    pub failed: u64,
 }
 
 /// The bindings that a server has told. Times are in ms of any clock that never goes back.

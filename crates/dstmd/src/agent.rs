@@ -6,14 +6,14 @@ use std::io;
 use std::net::{SocketAddrV6, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fordway_dstm::{Key, Tep, TepStats as AgentStats, TepStep};
+use fordway_dstm::{Key, Tep, TepStep};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tracing::{debug, warn};
 
 use super::clock::{Clock, Timer};
 use super::server::{listen_on, serve_datagrams};
-use super::{Bindings, Error, random};
+use super::{AgentStats, Bindings, Error, random};
 use fordway_serve::Service;
 use fordway_serve::thread::{Commanded, Ready};
 

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fordway_dstm::{Client, ClientSettings, Effect, Grant, LONGEST, Phase, Reason};
-use serde::{Deserialize, Serialize};
 use socket2::{SockAddr, SockRef};
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
@@ -17,7 +16,7 @@ use tracing::{debug, info, warn};
 
 use super::clock::{Clock, Timer};
 use super::waiting::Waiting;
-use super::{Error, random};
+use super::{ClientStats, Error, random};
 use fordway_serve::clock;
 
 /// How long a client that ends waits for the server to take the lease back.
@@ -60,43 +59,6 @@ pub struct ClientOptions {
     pub own: Option<Ipv6Addr>,
     /// After so long without a packet the lease is given back; `None`: never.
     pub idle: Option<Duration>,
-}
-
-/// A client's state and counters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClientStats {
-    /// idle, asking, refused, bound, releasing.
-    pub state: String,
-    /// The address.
-    pub v4: Option<std::net::Ipv4Addr>,
-    /// Its first and last port, where it is shared.
-    pub ports: Option<(u16, u16)>,
-    /// The tunnel end point.
-    pub tep: Option<Ipv6Addr>,
-    /// This end of the tunnel.
-    pub own: Option<Ipv6Addr>,
-    /// How many seconds the lease lasts.
-    pub seconds: Option<u64>,
-    /// Why there was no address the last time.
-    pub refused: Option<String>,
-    /// Leases that were granted.
-    pub granted: u64,
-    /// Renewals.
-    pub renewed: u64,
-    /// Leases that ended because they were not renewed, or the server did not know them.
-    pub lost: u64,
-    /// Leases that were given back.
-    pub released: u64,
-    /// Requests that were refused.
-    pub refusals: u64,
-    /// Packets that have waited for an address.
-    pub waited: u64,
-    /// Of these, those that were sent when there was one.
-    pub sent: u64,
-    /// Packets that there was no room for, or that waited until they were dropped.
-    pub dropped: u64,
-    /// Messages that did not come from the server.
-    pub foreign: u64,
 }
 
 /// A handle of a running client.

@@ -25,13 +25,14 @@ use std::net::SocketAddrV6;
 use std::path::PathBuf;
 
 use fordway_dstm::{Binding, WrongSettings};
-use serde::{Deserialize, Serialize};
 
 pub use agent::{Agent, AgentSettings, BoundAgent};
-pub use client::{ClientHandle, ClientOptions, ClientStats, Host, Runner};
+pub use client::{ClientHandle, ClientOptions, Host, Runner};
 pub use file::read as read_leases;
 pub use fordway_dstm as protocol;
-pub use fordway_dstm::{ServerStats as Stats, TepStats as AgentStats};
+pub use fordway_stats::dstm::{
+    ClientStats, LeaseView, ServerStats as Stats, TepStats as AgentStats,
+};
 pub use inject::Injector;
 pub use server::{Bound, Server, Settings, TepPlace};
 pub use waiting::Waiting;
@@ -52,36 +53,16 @@ pub trait Bindings: fmt::Debug + Send + Sync {
     fn remove(&self, binding: &Binding);
 }
 
-/// A lease, as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaseView {
-    /// The client: its name, or its address if it has none.
-    pub client: String,
-    /// The address.
-    pub v4: std::net::Ipv4Addr,
-    /// Its first and last port, where it is shared.
-    pub ports: Option<(u16, u16)>,
-    /// The client's end of the tunnel.
-    pub remote: std::net::Ipv6Addr,
-    /// The tunnel end point.
-    pub tep: std::net::Ipv6Addr,
-    /// How many seconds it lasts.
-    pub seconds: u64,
-}
-
-impl LeaseView {
-    /// The view of a lease at `now`, in ms since 1970.
-    #[must_use]
-    pub fn of(lease: &fordway_dstm::Lease, now: u64) -> LeaseView {
-        let range = lease.slot.range();
-        LeaseView {
-            client: lease.identity.to_string(),
-            v4: lease.slot.v4,
-            ports: range.map(|range| (*range.start(), *range.end())),
-            remote: lease.remote,
-            tep: lease.local,
-            seconds: lease.until.saturating_sub(now).div_ceil(1000),
-        }
+/// The view of a lease at `now`, in ms since 1970.
+fn view(lease: &fordway_dstm::Lease, now: u64) -> LeaseView {
+    let range = lease.slot.range();
+    LeaseView {
+        client: lease.identity.to_string(),
+        v4: lease.slot.v4,
+        ports: range.map(|range| (*range.start(), *range.end())),
+        remote: lease.remote,
+        tep: lease.local,
+        seconds: lease.until.saturating_sub(now).div_ceil(1000),
     }
 }
 

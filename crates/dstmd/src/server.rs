@@ -9,13 +9,13 @@ use std::net::{SocketAddrV6, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fordway_dstm::{Link, LinkSettings, Record, ServerSettings, ServerStats as Stats};
+use fordway_dstm::{Link, LinkSettings, Record, ServerSettings};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::{info, warn};
 
 use super::clock::Clock;
 use super::file::{self, LeaseFile};
-use super::{Bindings, Error, LeaseView, random};
+use super::{Bindings, Error, LeaseView, Stats, random};
 use fordway_serve::Service;
 use fordway_serve::thread::{Commanded, Ready};
 use serve::{Command, Place, State};

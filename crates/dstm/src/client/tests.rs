@@ -3,7 +3,8 @@
 use super::*;
 use crate::lease::Lease;
 use crate::message::{ClientId, Key};
-use crate::server::{ClientKey, Server, ServerSettings, ServerStats};
+use crate::server::{ClientKey, Server, ServerSettings};
+use fordway_stats::dstm::ServerStats;
 
 const START: u64 = 1_767_225_600_000;
 

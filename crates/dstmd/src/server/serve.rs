@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fordway_dstm::{
-    Change, ClientId, Identity, LONGEST, Lease, Link, Server, ServerSettings, ServerStats as Stats,
-    Slot, Step, WrongSettings,
+    Change, ClientId, Identity, LONGEST, Lease, Link, Server, ServerSettings, Slot, Step,
+    WrongSettings,
 };
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
@@ -20,7 +20,7 @@ use tracing::{debug, error, info, warn};
 
 use super::super::clock::{Clock, Timer};
 use super::super::file::LeaseFile;
-use super::super::{Bindings, LeaseView};
+use super::super::{Bindings, LeaseView, Stats, view};
 use super::is_end;
 
 /// Answers that wait for the tunnel end point at most.
@@ -257,7 +257,7 @@ impl State {
             Command::Leases(done) => {
                 let mut leases: Vec<&Lease> = self.core.leases().collect();
                 leases.sort_by_key(|lease| lease.slot);
-                let views = leases.into_iter().map(|lease| LeaseView::of(lease, now)).collect();
+                let views = leases.into_iter().map(|lease| view(lease, now)).collect();
                 let _gone = done.send(views);
             }
             Command::Revoke(client, done) => {
