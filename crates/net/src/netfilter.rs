@@ -3,6 +3,7 @@
 //! A table is put together first and then given to the kernel as one batch, of which it takes all or nothing.
 
 mod chain;
+#[cfg(feature = "nat44")]
 pub(crate) mod connection;
 pub(crate) mod expression;
 mod message;
@@ -21,6 +22,7 @@ use netlink_packet_core::{
 };
 use netlink_sys::{Socket, protocols::NETLINK_NETFILTER};
 use rustix::net::sockopt::set_socket_send_buffer_size_force;
+use serde::{Deserialize, Serialize};
 
 use crate::namespace::NamespaceId;
 use crate::netlink::{connect, explanation_of, next, serialize};
@@ -53,6 +55,15 @@ const NFTA_SET_DESC: u16 = 9;
 const NFTA_SET_ID: u16 = 10;
 const NFTA_SET_TIMEOUT: u16 = 11;
 const NFTA_SET_DESC_SIZE: u16 = 1;
+
+/// How a translation chooses addresses and ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// A host has the same address towards all peers (RFC 4787 REQ-2).
+    pub persistent: bool,
+    /// Ports are drawn. Else they are kept where they are free.
+    pub random: bool,
+}
 
 /// An IP version: the family of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,11 +132,6 @@ impl Table {
         self.add_base_chain(name, "filter", hook, priority);
     }
 
-    /// Adds a chain of the type "nat", which the kernel calls with the first packet of each connection.
-    pub(crate) fn nat_chain(&mut self, name: &str, hook: c_int, priority: i32) {
-        self.add_base_chain(name, "nat", hook, priority);
-    }
-
     fn add_base_chain(&mut self, name: &str, kind: &str, hook: c_int, priority: i32) {
         let hook = [
             number(NFTA_HOOK_HOOKNUM, hook.cast_unsigned()),
@@ -170,11 +176,6 @@ impl Table {
         ];
         attributes.extend(set.timeout.map(|it| long(NFTA_SET_TIMEOUT, it)));
         self.add(libc::NFT_MSG_NEWSET, &attributes, 0);
-    }
-
-    /// Adds a counter. If the table replaces another, the counter goes on from there.
-    pub(crate) fn counter(&mut self, name: &str) {
-        self.counters.push(name.to_owned());
     }
 
     /// Its comment: who has made it, and what is in it.

@@ -6,12 +6,12 @@ use std::net::Ipv4Addr;
 use super::Nat44;
 use crate::netfilter::connection::{
     INVALID, NEW, clamp_mss, comes_more_often, count, destination_translated, has_more_connections,
-    log, map_network, masquerade, network, notrack, original_destination, original_port,
+    jump, log, map_network, masquerade, network, notrack, original_destination, original_port,
     share_of_sources, state, syn, translate_destination, translate_source,
     translate_source_to_original_destination,
 };
 use crate::netfilter::expression::{
-    Base, Expression, Place, accept, device, drop, field, goto, jump, protocol,
+    Base, Expression, Place, accept, device, drop, field, goto, protocol,
 };
 use crate::netfilter::{Ip, Set, Table};
 use ipnet::Ipv4Net;

@@ -6,14 +6,14 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use libc::c_int;
 use netlink_packet_core::DefaultNla;
-use serde::{Deserialize, Serialize};
 
 use super::expression::{
-    Base, Expression, Place, REG_1, REG_2, compare, dynset, equal, immediate, mask, named, payload,
-    protocol, step,
+    Base, Expression, Place, REG_1, REG_2, compare, dynset, equal, immediate, named, payload,
+    protocol, step, value, verdict,
 };
 use super::message::{long, nested, number, text};
 use super::object::COUNTER;
+use super::{Choice, Table};
 
 /// States of a packet's connection, as bits (`NF_CT_STATE_BIT`).
 pub(crate) const INVALID: u32 = 1 << 0;
@@ -31,13 +31,16 @@ const NETMAP: u32 = 1 << 6;
 /// The source address of an IPv4 header.
 const SOURCE: Place = (Base::Network, 12);
 
-/// How a translation chooses addresses and ports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Choice {
-    /// A host has the same address towards all peers (RFC 4787 REQ-2).
-    pub persistent: bool,
-    /// Ports are drawn. Else they are kept where they are free.
-    pub random: bool,
+impl Table {
+    /// Adds a chain of the type "nat", which the kernel calls with the first packet of each connection.
+    pub(crate) fn nat_chain(&mut self, name: &str, hook: c_int, priority: i32) {
+        self.add_base_chain(name, "nat", hook, priority);
+    }
+
+    /// Adds a counter. If the table replaces another, the counter goes on from there.
+    pub(crate) fn counter(&mut self, name: &str) {
+        self.counters.push(name.to_owned());
+    }
 }
 
 impl Choice {
@@ -45,6 +48,28 @@ impl Choice {
         let flag = |on: bool, flag: u32| if on { flag } else { 0 };
         flag(self.persistent, PERSISTENT) | flag(self.random, RANDOM_FULLY)
     }
+}
+
+/// Goes on in another chain, and comes back.
+pub(crate) fn jump(chain: &str) -> Vec<Expression> {
+    verdict(libc::NFT_JUMP, Some(chain))
+}
+
+/// Keeps these bits of what was loaded.
+fn mask(bits: &[u8]) -> Expression {
+    const NFTA_BITWISE_SREG: u16 = 1;
+    const NFTA_BITWISE_DREG: u16 = 2;
+    const NFTA_BITWISE_LEN: u16 = 3;
+    const NFTA_BITWISE_MASK: u16 = 4;
+    const NFTA_BITWISE_XOR: u16 = 5;
+    let attributes = [
+        number(NFTA_BITWISE_SREG, REG_1),
+        number(NFTA_BITWISE_DREG, REG_1),
+        number(NFTA_BITWISE_LEN, bits.len() as u32),
+        value(NFTA_BITWISE_MASK, bits),
+        value(NFTA_BITWISE_XOR, &vec![0; bits.len()]),
+    ];
+    step("bitwise", &attributes)
 }
 
 /// Matches packets whose connection is in one of these states.

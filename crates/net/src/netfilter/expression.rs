@@ -159,11 +159,6 @@ pub(crate) fn goto(chain: &str) -> Vec<Expression> {
     verdict(libc::NFT_GOTO, Some(chain))
 }
 
-/// Goes on in another chain, and comes back.
-pub(crate) fn jump(chain: &str) -> Vec<Expression> {
-    verdict(libc::NFT_JUMP, Some(chain))
-}
-
 /// Leaves the table.
 pub(crate) fn accept() -> Vec<Expression> {
     verdict(libc::NF_ACCEPT, None)
@@ -174,7 +169,7 @@ pub(crate) fn drop() -> Vec<Expression> {
     verdict(libc::NF_DROP, None)
 }
 
-fn verdict(code: c_int, chain: Option<&str>) -> Vec<Expression> {
+pub(super) fn verdict(code: c_int, chain: Option<&str>) -> Vec<Expression> {
     const NFTA_DATA_VERDICT: u16 = 2;
     const NFTA_VERDICT_CODE: u16 = 1;
     const NFTA_VERDICT_CHAIN: u16 = 2;
@@ -249,23 +244,6 @@ pub(super) fn immediate(register: u32, octets: &[u8]) -> Expression {
     step("immediate", &[register, value(NFTA_IMMEDIATE_DATA, octets)])
 }
 
-/// Keeps these bits of what was loaded.
-pub(super) fn mask(bits: &[u8]) -> Expression {
-    const NFTA_BITWISE_SREG: u16 = 1;
-    const NFTA_BITWISE_DREG: u16 = 2;
-    const NFTA_BITWISE_LEN: u16 = 3;
-    const NFTA_BITWISE_MASK: u16 = 4;
-    const NFTA_BITWISE_XOR: u16 = 5;
-    let attributes = [
-        number(NFTA_BITWISE_SREG, REG_1),
-        number(NFTA_BITWISE_DREG, REG_1),
-        number(NFTA_BITWISE_LEN, bits.len() as u32),
-        value(NFTA_BITWISE_MASK, bits),
-        value(NFTA_BITWISE_XOR, &vec![0; bits.len()]),
-    ];
-    step("bitwise", &attributes)
-}
-
 /// A step with its attributes.
 pub(super) fn step(name: &str, attributes: &[DefaultNla]) -> Expression {
     const NFTA_LIST_ELEM: u16 = 1;
@@ -279,7 +257,7 @@ pub(super) fn named(name: &str, attributes: &[DefaultNla]) -> [DefaultNla; 2] {
     [text(NFTA_EXPR_NAME, name), nested(NFTA_EXPR_DATA, attributes)]
 }
 
-fn value(kind: u16, octets: &[u8]) -> DefaultNla {
+pub(super) fn value(kind: u16, octets: &[u8]) -> DefaultNla {
     const NFTA_DATA_VALUE: u16 = 1;
     nested(kind, &[DefaultNla::new(NFTA_DATA_VALUE, octets.to_vec())])
 }

@@ -9,6 +9,7 @@ mod intercept;
 mod kept;
 mod ledger;
 mod manager;
+#[cfg(feature = "nat44")]
 mod nat44;
 mod neighbour_socket;
 mod netlink;
