@@ -6,6 +6,7 @@ use crate::advertise::Advertise;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::dns64::Dns64;
 use crate::dstm::{DstmClient, DstmServer, DstmTep};
+use crate::feature::left_out;
 use crate::keys::form::Form;
 use crate::keys::{self, Keys, Section};
 use crate::mode::{Kind, MODE};
@@ -80,6 +81,20 @@ pub(crate) fn read(source: &Source, sink: &mut Sink) -> Drafts {
     drafts
 }
 
+/// Refuses a key whose value asks for what this build does not have. `section`: as the reference calls it.
+fn is_left_out(
+    table: &mut Section<'_, '_>,
+    sink: &mut Sink,
+    key: &'static str,
+    section: &str,
+) -> bool {
+    let feature = left_out(section);
+    if let Some(feature) = feature {
+        table.refuse(sink, key, &feature.refusal(), &feature.help());
+    }
+    feature.is_some()
+}
+
 /// Reads a section of which there is one.
 fn one<T: Keys>(
     top: &mut Section<'_, '_>,
@@ -87,6 +102,9 @@ fn one<T: Keys>(
     key: &'static str,
     title: &'static str,
 ) -> Option<keys::Read<T>> {
+    if is_left_out(top, sink, key, key) {
+        return None;
+    }
     let table = top.read(sink, key, only_one)?;
     Some(keys::read(title, table.into_inner(), sink))
 }
@@ -98,6 +116,9 @@ fn several<T: Keys>(
     key: &'static str,
     title: &'static str,
 ) -> Vec<keys::Read<T>> {
+    if is_left_out(top, sink, key, key) {
+        return Vec::new();
+    }
     let tables = top.read(sink, key, |v| value::tables(v, title));
     let tables = tables.map(toml::Spanned::into_inner).unwrap_or_default();
     tables.into_iter().map(|table| keys::read(title, table, sink)).collect()
@@ -133,6 +154,11 @@ fn read_translators(top: &mut Section<'_, '_>, sink: &mut Sink, drafts: &mut Dra
         // Without a mode its keys mean nothing.
         let mut section = Section::new("[[translator]]", table, span.clone());
         let help = "write mode = \"siit\", \"clat\", \"nat64\", \"softwire\", \"nat-pt\", \"nat44\" or \"dual-stack\"";
+        let mode = section.word("mode").unwrap_or_default();
+        if is_left_out(&mut section, sink, "mode", &format!("translator.{mode}")) {
+            drafts.unread = true;
+            continue;
+        }
         let Some(kind) = section.require(sink, "mode", help, |v| MODE.read(v)) else {
             drafts.unread = true;
             continue;

@@ -18,6 +18,7 @@ mod draft;
 mod dstm;
 mod emit;
 mod engine;
+mod feature;
 mod findings;
 mod keys;
 mod mode;
@@ -45,6 +46,7 @@ pub use dstm::{
     DSTM_PORT, DstmClient, DstmClientKey, DstmPrefixKey, DstmServer, DstmTep, DstmTepPlace,
 };
 pub use engine::{Attach, Engine};
+pub use feature::Feature;
 pub use hickory_proto::rr::Name;
 pub use keys::{Key, Reload};
 pub use mode::{Clat, Mode, Pref64, Siit};
@@ -76,11 +78,13 @@ use source::Source;
 /// Lists what has keys in the file.
 macro_rules! sections {
     ($($name:literal: $type:ty,)*) => {
-        /// The sections of the file, with the keys of each: what docs/configuration.md, the JSON Schema and the options of
-        /// short forms are made of.
+        /// The sections of the file that this build reads, with the keys of each: what docs/configuration.md, the JSON Schema
+        /// and the options of short forms are made of.
         #[must_use]
         pub fn sections() -> Vec<(&'static str, Vec<Key>)> {
-            vec![$(($name, <$type>::keys())),*]
+            let mut sections = vec![$(($name, <$type>::keys())),*];
+            sections.retain(|(name, _)| feature::left_out(name).is_none());
+            sections
         }
 
         /// What reads each section, and writes what it has read.

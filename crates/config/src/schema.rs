@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 use crate::advertise::Advertise;
 use crate::dns64::Dns64;
 use crate::dstm::{DstmClient, DstmServer, DstmTep};
+use crate::feature::left_out;
 use crate::keys::{Key, Keys, table_schema};
 use crate::mode::{Clat, Siit};
 use crate::nat44::{DualStack, Nat44};
@@ -36,7 +37,7 @@ fn translators() -> Json {
         table["properties"]["role"]["enum"] = json!([role]);
         table
     };
-    json!({"oneOf": [
+    let mut modes = vec![
         with("mode", "siit", &[common.clone(), Siit::keys()]),
         with("mode", "clat", &[common.clone(), Clat::keys()]),
         with("mode", "nat64", &[common.clone(), Nat64::keys()]),
@@ -45,7 +46,12 @@ fn translators() -> Json {
         end("client", Client::keys()),
         with("mode", "nat44", &[mode.clone(), Nat44::keys()]),
         with("mode", "dual-stack", &[mode, DualStack::keys()]),
-    ]})
+    ];
+    modes.retain(|table| {
+        let word = table["properties"]["mode"]["enum"][0].as_str().unwrap_or_default();
+        left_out(&format!("translator.{word}")).is_none()
+    });
+    json!({"oneOf": modes})
 }
 
 /// `mode` may be left out: a proxy is for clients.
@@ -59,7 +65,7 @@ fn proxies() -> Json {
 
 /// The whole file.
 pub(crate) fn file() -> Json {
-    json!({
+    let mut file = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Fordway's configuration file",
         "type": "object",
@@ -77,5 +83,9 @@ pub(crate) fn file() -> Json {
             "metrics": table_schema(&Metrics::keys()),
             "log": table_schema(&Log::keys()),
         },
-    })
+    });
+    if let Some(sections) = file["properties"].as_object_mut() {
+        sections.retain(|section, _| left_out(section).is_none());
+    }
+    file
 }

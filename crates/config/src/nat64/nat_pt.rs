@@ -127,15 +127,22 @@ impl Keys for Option<NatPt> {
 
 impl NatPt {
     /// The core's settings. `outgoing`: hosts send from these addresses, too.
-    pub(super) fn core(&self, outgoing: bool) -> Addresses {
-        Addresses {
+    #[cfg(feature = "nat-pt")]
+    pub(super) fn core(&self, outgoing: bool) -> Option<Addresses> {
+        Some(Addresses {
             pool: self.addresses.clone(),
             clients: self.clients.clone(),
             fixed: self.bindings.clone(),
             outgoing,
             initiators: self.initiators.clone(),
             hold: self.hold,
-        }
+        })
+    }
+
+    /// None: the core was built without NAT-PT.
+    #[cfg(not(feature = "nat-pt"))]
+    pub(super) fn core(&self, _outgoing: bool) -> Option<Addresses> {
+        None
     }
 
     /// The networks that are routed into the interface.

@@ -32,7 +32,7 @@ impl Nat64 {
             more_left_ports: Vec::new(),
             dns: None,
             // Where there is no pool of ports, hosts send from addresses of their own.
-            addresses: self.nat_pt.as_ref().map(|it| it.core(self.pools.is_empty())),
+            addresses: self.nat_pt.as_ref().and_then(|it| it.core(self.pools.is_empty())),
             sizes: self.table_sizes(),
         }
     }

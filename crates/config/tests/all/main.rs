@@ -1,6 +1,7 @@
 //! The configuration file as users write it and as it is written out.
 
 mod docs;
+mod feature;
 mod files;
 mod round_trip;
 mod round_trip_services;
