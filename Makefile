@@ -71,9 +71,13 @@ bench: lab-packages release
 	$(RELEASE)/fordway-lab run goals --fordway $(RELEASE)/fordway
 	$(RELEASE)/fordway-lab run mechanisms-goals --fordway $(RELEASE)/fordway
 
+# Also the gateway without each of its features, and without all of them.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	for features in "" dstm,nat44 nat-pt,nat44 nat-pt,dstm; do \
+		$(CARGO) clippy --package fordway --no-default-features --features "$$features" -- -D warnings || exit 1; \
+	done
 
 fmt:
 	$(CARGO) fmt --all

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 # Crates that build and are tested without clang, libbpf and root.
 PURE = ["fordway-wire", "fordway-xlat", "fordway-softwire", "fordway-dns64", "fordway-dstm", "fordway-testkit", "fordway-data"]
 # Crates that are built once more without their features, and which of their tests then run: those whose name contains this.
-BARE = {"fordway-xlat": "nat64::", "fordway-dns64": "special::"}
+BARE = {"fordway-xlat": "nat64::", "fordway-dns64": "special::", "fordway-config": "feature::"}
 CARGO = os.environ.get("CARGO", "cargo")
 # Seconds that each test took last time; the longest are started first.
 TIMES = os.path.join(os.environ.get("CARGO_TARGET_DIR", "target"), "test-times.json")

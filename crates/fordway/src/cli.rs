@@ -3,10 +3,15 @@
 mod described;
 mod discover;
 mod doctor;
+#[cfg(feature = "dstm")]
 mod dstm;
 mod export;
 mod flag;
 mod import;
+#[cfg(feature = "nat44")]
+mod nat44;
+#[cfg(feature = "nat-pt")]
+mod nat_pt;
 mod offline;
 mod run;
 mod servers;
@@ -19,11 +24,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::features;
 use short::Options;
 
 pub(crate) use discover::DiscoverArgs;
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use dstm::LeasesArgs;
+#[cfg(feature = "dstm")]
+pub(crate) use dstm::{DstmCommand, LeasesArgs};
 pub(crate) use export::{ExportArgs, Program};
 pub(crate) use import::{ImportArgs, Origin};
 pub(crate) use offline::{ExplainArgs, PcapArgs};
@@ -36,7 +43,7 @@ pub(crate) use tables::{BibArgs, BibCommand, DrainArgs, ListArgs, SessionsArgs, 
 /// A translator is a network interface: what should be translated is routed into it; what comes out
 /// arrives from it.
 #[derive(Debug, Parser)]
-#[command(name = "fordway", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "fordway", version, long_version = features::version(), propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
   fordway clat --pref64 64:ff9b::/96           give this host IPv4 on an IPv6-only network
@@ -254,7 +261,8 @@ Examples:
   fordway nat-pt --pool6 2001:db8:64::/96 --addresses 192.0.2.64/26 --dns-client 198.51.100.53
   fordway nat-pt --pool6 2001:db8:64::/96 --addresses 192.0.2.64/26 --pool4 192.0.2.1
   fordway nat-pt --pool6 2001:db8:64::/96 --pool4 192.0.2.1 --binding 192.0.2.10=2001:db8::5 --no-dns-alg")]
-    NatPt(Options<translators::NatPt>),
+    #[cfg(feature = "nat-pt")]
+    NatPt(Options<nat_pt::NatPt>),
     /// Have the kernel translate IPv4 addresses (NAT44, RFC 3022): hosts share the uplink's address
     ///
     /// The same as a configuration file with one [[translator]] of mode nat44. An nftables table of its own does
@@ -265,7 +273,8 @@ Examples:
   fordway nat44 --clients 198.51.100.0/24 --uplink eth0 --pool4 192.0.2.1:1024-65535
   fordway nat44 --clients 198.51.100.0/24 --uplink eth0 --forward tcp:80=198.51.100.10:8080
   fordway nat44 --clients 192.0.0.0/29 --device softwire0 --uplink eth0")]
-    Nat44(Options<translators::Nat44>),
+    #[cfg(feature = "nat44")]
+    Nat44(Options<nat44::Nat44>),
     /// Forward IPv4 and IPv6 between devices, and nothing else
     ///
     /// The same as a configuration file with one [[translator]] of mode dual-stack. Router advertisements are
@@ -305,24 +314,9 @@ Examples:
   fordway proxy --listen 2001:db8:1::80 --upstream 192.0.2.10 192.0.2.11:8080
   fordway proxy --listen [::1]:8080 --set 'connect_ports=[443, 8443]' --print-config")]
     Proxy(Options<servers::Proxy>),
-    /// Run a DSTM server and its tunnel end point: hosts of an IPv6-only network borrow IPv4 addresses
-    ///
-    /// The same as a configuration file with [dstm_server] and one [[translator]] of mode softwire and role tep.
-    /// Addresses go through tunnels (RFC 2473), unchanged; a CLAT needs no server and no keys, and will often do.
-    #[command(after_help = "\
-Examples:
-  fordway dstm-server --listen 2001:db8:2::2 --local 2001:db8:f::1 --pool 192.0.2.0/28 --client laptop=/etc/fordway/laptop.key
-  fordway dstm-server --listen 2001:db8:2::2 --local 2001:db8:f::1 --pool 192.0.2.1/32 --ports-per-client 4096 --prefix 2001:db8:1::/64=/etc/fordway/lan.key")]
-    DstmServer(Options<dstm::DstmServer>),
-    /// Run a DSTM client: borrow an IPv4 address when a packet needs one
-    ///
-    /// The same as a configuration file with one [[dstm_client]]. The first packet waits for the address; when nothing
-    /// has used it for a while it is given back.
-    #[command(after_help = "\
-Examples:
-  fordway dstm-client --server 2001:db8:2::2 --id laptop --key-file /etc/fordway/laptop.key
-  fordway dstm-client --server 2001:db8:2::2 --key-file /etc/fordway/lan.key --idle 1m --routes4 198.51.100.0/24")]
-    DstmClient(Options<dstm::DstmClient>),
+    #[cfg(feature = "dstm")]
+    #[command(flatten)]
+    Dstm(DstmCommand),
     /// Say which translation prefix the network has, and how it tells
     ///
     /// From router advertisements (PREF64, RFC 8781) and from resolvers (ipv4only.arpa, RFC 7050), with who
@@ -419,15 +413,6 @@ Examples:
   fordway subscribers --reverse 192.0.2.1:4096
   fordway subscribers --reverse 192.0.2.1:4096 -c /etc/fordway/fordway.toml")]
     Subscribers(SubscribersArgs),
-    /// Show who has borrowed which IPv4 address from the DSTM server, or end a lease
-    ///
-    /// A client whose lease has ended hears of it when it renews; until then its packets are refused.
-    #[command(after_help = "\
-Examples:
-  fordway leases
-  fordway leases --json | jq -r '.[].client'
-  fordway leases --release laptop")]
-    Leases(LeasesArgs),
     /// Let a stateful translator make no new sessions, and wait until none is left
     ///
     /// Sessions that exist go on. Exit code 1 if some are left when the time is over; the translator then
@@ -494,4 +479,29 @@ pub(crate) struct StatsArgs {
     /// Show each queue apart
     #[arg(long)]
     pub(crate) per_queue: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_command_is_there_or_its_feature_is_named() {
+        for (feature, commands) in features::COMMANDS {
+            for command in commands {
+                let error = Cli::try_parse_from(["fordway", command, "--help"]).unwrap_err();
+                assert_eq!(
+                    error.kind() == ErrorKind::DisplayHelp,
+                    feature.is_built_in(),
+                    "{command}"
+                );
+                let left_out = (!feature.is_built_in()).then_some(feature);
+                assert_eq!(features::left_out(&error), left_out, "{command}");
+            }
+        }
+        let error = Cli::try_parse_from(["fordway", "dance"]).unwrap_err();
+        assert_eq!(features::left_out(&error), None);
+    }
 }

@@ -9,6 +9,7 @@ mod explain;
 mod export;
 mod generate;
 mod import;
+#[cfg(feature = "dstm")]
 mod leases;
 mod pcap;
 mod run;
@@ -18,6 +19,8 @@ mod tables;
 mod trace;
 
 use crate::cli::{Cli, Command};
+#[cfg(feature = "dstm")]
+use crate::cli::{DstmCommand, Global};
 use crate::failure::Failure;
 
 /// Does what the command line asks for.
@@ -34,15 +37,16 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Siit(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Nat64(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Softwire(args) => run::options(&global, args.load()?, args.print_config()),
+        #[cfg(feature = "nat-pt")]
         Command::NatPt(args) => run::options(&global, args.load()?, args.print_config()),
+        #[cfg(feature = "nat44")]
         Command::Nat44(args) => run::options(&global, args.load()?, args.print_config()),
         Command::DualStack(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Dns64(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Trt(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Proxy(args) => run::options(&global, args.load()?, args.print_config()),
-        Command::DstmServer(args) => run::options(&global, args.load()?, args.print_config()),
-        Command::DstmClient(args) => run::options(&global, args.load()?, args.print_config()),
-        Command::Leases(args) => leases::run(&global, &args),
+        #[cfg(feature = "dstm")]
+        Command::Dstm(command) => dstm(&global, command),
         Command::Check(args) => check::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),
@@ -59,5 +63,14 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Schema { of } => generate::schema(of),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { dir } => generate::manual(&dir),
+    }
+}
+
+#[cfg(feature = "dstm")]
+fn dstm(global: &Global, command: DstmCommand) -> Result<(), Failure> {
+    match command {
+        DstmCommand::DstmServer(args) => run::options(global, args.load()?, args.print_config()),
+        DstmCommand::DstmClient(args) => run::options(global, args.load()?, args.print_config()),
+        DstmCommand::Leases(args) => leases::run(global, &args),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use fordway_config::{LoadError, Report, Severity};
+use fordway_config::{Feature, LoadError, Report, Severity};
 
 /// Why a command failed, in words for people.
 #[derive(Debug)]
@@ -136,6 +136,12 @@ impl Message {
         if let Some(hint) = &self.hint {
             crate::terminal::complain(&format!("  {bold}hint:{reset} {hint}"));
         }
+    }
+}
+
+impl From<Feature> for Failure {
+    fn from(feature: Feature) -> Failure {
+        Failure::usage(feature.refusal(), feature.help())
     }
 }
 

@@ -11,6 +11,7 @@ mod daemon;
 mod doctor;
 mod explain;
 mod failure;
+mod features;
 mod log;
 mod metrics;
 mod natlog;
@@ -29,8 +30,11 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
-    match command::run(cli) {
+    let run = |error: clap::Error| match features::left_out(&error) {
+        Some(feature) => Err(feature.into()),
+        None => error.exit(),
+    };
+    match cli::Cli::try_parse().map_or_else(run, command::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.print();

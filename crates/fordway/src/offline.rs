@@ -55,7 +55,7 @@ fn tables(config: &fordway_config::Translator) -> Result<Option<Arc<Nat64>>, Nat
         crate::settings::nat_pt::with_gateway(Settings { sizes, ..settings }, config, None);
     let nat64 = Nat64::new(settings, Arc::new(Heap::new(&sizes, [1, 2])))?;
     // What could not be made was refused when the file was read.
-    nat64.make_fixed_addresses(Duration::ZERO);
+    crate::settings::nat_pt::bind_fixed(&nat64, Duration::ZERO);
     nat64.make_static_bib(Duration::ZERO);
     Ok(Some(Arc::new(nat64)))
 }

@@ -11,7 +11,6 @@ mod status;
 mod table;
 mod trt;
 
-pub(crate) use dstm::leases_table;
 pub(crate) use entries::heading;
 pub(crate) use forwarding::{dual_stack_table, nat44_table};
 pub(crate) use nat64::sentences;

@@ -1,5 +1,9 @@
 //! From the configuration to what the servers are told.
 
+#[cfg(feature = "nat-pt")]
+pub(crate) mod nat_pt;
+#[cfg(not(feature = "nat-pt"))]
+#[path = "settings/nat_pt/without.rs"]
 pub(crate) mod nat_pt;
 mod proxy;
 mod trt;

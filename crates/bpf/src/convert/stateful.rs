@@ -37,7 +37,7 @@ pub(crate) fn convert_stateful(stateful: &Stateful) -> Result<FwNat64Config> {
         accept_v4_syn: u8::from(settings.accept_v4_syn),
         refresh_from_v4: u8::from(settings.refresh_from_v4),
         v4_restricted: u8::from(
-            settings.addresses.as_ref().is_some_and(|it| !it.initiators.is_empty()),
+            settings.addresses.as_ref().is_some_and(Addresses::restrict_initiators),
         ),
         ..FwNat64Config::zeroed()
     };

@@ -1,12 +1,44 @@
 //! `fordway dstm-server`, `fordway dstm-client` and `fordway leases`.
 
-use clap::{ArgMatches, Args};
+use clap::{ArgMatches, Args, Subcommand};
 use toml::{Table, Value};
 
 use super::flag::flag;
-use super::short::{Part, Short};
+use super::short::{Options, Part, Short};
 use super::translators::INTERFACE;
 use crate::failure::Failure;
+
+/// The commands of DSTM.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DstmCommand {
+    /// Run a DSTM server and its tunnel end point: hosts of an IPv6-only network borrow IPv4 addresses
+    ///
+    /// The same as a configuration file with [dstm_server] and one [[translator]] of mode softwire and role tep.
+    /// Addresses go through tunnels (RFC 2473), unchanged; a CLAT needs no server and no keys, and will often do.
+    #[command(after_help = "\
+Examples:
+  fordway dstm-server --listen 2001:db8:2::2 --local 2001:db8:f::1 --pool 192.0.2.0/28 --client laptop=/etc/fordway/laptop.key
+  fordway dstm-server --listen 2001:db8:2::2 --local 2001:db8:f::1 --pool 192.0.2.1/32 --ports-per-client 4096 --prefix 2001:db8:1::/64=/etc/fordway/lan.key")]
+    DstmServer(Options<DstmServer>),
+    /// Run a DSTM client: borrow an IPv4 address when a packet needs one
+    ///
+    /// The same as a configuration file with one [[dstm_client]]. The first packet waits for the address; when nothing
+    /// has used it for a while it is given back.
+    #[command(after_help = "\
+Examples:
+  fordway dstm-client --server 2001:db8:2::2 --id laptop --key-file /etc/fordway/laptop.key
+  fordway dstm-client --server 2001:db8:2::2 --key-file /etc/fordway/lan.key --idle 1m --routes4 198.51.100.0/24")]
+    DstmClient(Options<DstmClient>),
+    /// Show who has borrowed which IPv4 address from the DSTM server, or end a lease
+    ///
+    /// A client whose lease has ended hears of it when it renews; until then its packets are refused.
+    #[command(after_help = "\
+Examples:
+  fordway leases
+  fordway leases --json | jq -r '.[].client'
+  fordway leases --release laptop")]
+    Leases(LeasesArgs),
+}
 
 /// `fordway dstm-server`.
 #[derive(Debug)]

@@ -104,6 +104,7 @@ impl Flag {
     }
 
     /// Without a value: the key gets this word.
+    #[cfg(feature = "nat44")]
     pub(super) const fn word(self, word: &'static str) -> Flag {
         Flag { word: Some(word), ..self }
     }

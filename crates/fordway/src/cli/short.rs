@@ -134,7 +134,13 @@ impl<S> FromArgMatches for Options<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{dstm, servers, translators};
+    #[cfg(feature = "dstm")]
+    use crate::cli::dstm;
+    #[cfg(feature = "nat-pt")]
+    use crate::cli::nat_pt;
+    #[cfg(feature = "nat44")]
+    use crate::cli::nat44;
+    use crate::cli::{servers, translators};
 
     fn check<S: Short>() {
         let mut names = Vec::new();
@@ -169,14 +175,18 @@ mod tests {
         check::<translators::Clat>();
         check::<translators::Siit>();
         check::<translators::Nat64>();
-        check::<translators::NatPt>();
+        #[cfg(feature = "nat-pt")]
+        check::<nat_pt::NatPt>();
         check::<translators::Softwire>();
-        check::<translators::Nat44>();
+        #[cfg(feature = "nat44")]
+        check::<nat44::Nat44>();
         check::<translators::DualStack>();
         check::<servers::Dns64>();
         check::<servers::Trt>();
         check::<servers::Proxy>();
+        #[cfg(feature = "dstm")]
         check::<dstm::DstmServer>();
+        #[cfg(feature = "dstm")]
         check::<dstm::DstmClient>();
     }
 }

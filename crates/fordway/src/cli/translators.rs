@@ -1,4 +1,4 @@
-//! The short forms of translators: `fordway clat`, `siit`, `nat64`, `nat-pt`, `softwire`, `nat44` and `dual-stack`.
+//! The short forms of translators: `fordway clat`, `siit`, `nat64`, `softwire` and `dual-stack`.
 
 use clap::ArgMatches;
 use toml::{Table, Value};
@@ -16,15 +16,9 @@ pub(crate) struct Siit;
 /// `fordway nat64`.
 #[derive(Debug)]
 pub(crate) struct Nat64;
-/// `fordway nat-pt`.
-#[derive(Debug)]
-pub(crate) struct NatPt;
 /// `fordway softwire`.
 #[derive(Debug)]
 pub(crate) struct Softwire;
-/// `fordway nat44`.
-#[derive(Debug)]
-pub(crate) struct Nat44;
 /// `fordway dual-stack`.
 #[derive(Debug)]
 pub(crate) struct DualStack;
@@ -34,7 +28,7 @@ pub(super) const INTERFACE: Flag =
     flag("name").long("interface").help("Name of the translator and its interface");
 
 /// Options of everything with an interface.
-const COMMON: &[Flag] = &[
+pub(super) const COMMON: &[Flag] = &[
     flag("engine"),
     flag("attach").help("Where packets are taken [default: auto]"),
     flag("devices").long("device").required(false).help("Device for --attach ingress or xdp"),
@@ -106,42 +100,6 @@ impl Short for Nat64 {
     }];
 }
 
-impl Short for NatPt {
-    const PARTS: &'static [Part] = &[Part {
-        title: "[[translator]]",
-        sections: &["translator.nat-pt", "translator.nat64", "translator"],
-        fixed: &[("mode", "nat-pt")],
-        flags: &[
-            &[
-                INTERFACE.default("natpt0"),
-                flag("pool6"),
-                flag("addresses").unless(&["pool4", "binding"]).more(
-                    "A question for a name takes one for a while, so that strangers can use all of them up (RFC 4966 \
-                     section 3.4): say with --dns-client who may ask.",
-                ),
-                flag("pool4").help("IPv4 addresses and ports for what IPv6 hosts begin (NAPT-PT)").more(
-                    "Without it they send from --addresses, and a stranger's questions can keep them from it. Written \
-                     as in fordway nat64.",
-                ),
-                flag("address_bindings").long("binding"),
-                flag("bib"),
-                flag("initiators").long("initiator").more(
-                    "With the default, every host that IPv4 can name is open to everybody (RFC 4966 section 6).",
-                ),
-                flag("dns_clients").long("dns-client").conflicts(&["no-dns-alg"]),
-                flag("alg"),
-                flag("dns_alg").help("Leave DNS messages alone").more(
-                    "The gateway changes what servers have said, so that those who check signatures refuse it (RFC 4966 \
-                     section 4.5); and what a server remembers of it is wrong everywhere else (section 4.2).",
-                ),
-                flag("hold"),
-                flag("idle"),
-            ],
-            COMMON,
-        ],
-    }];
-}
-
 impl Short for Softwire {
     const PARTS: &'static [Part] = &[Part {
         title: "[[translator]]",
@@ -179,32 +137,6 @@ impl Short for Softwire {
         let role = if matches.contains_id("v4") { "client" } else { "tep" };
         table.insert("role".to_owned(), role.into());
     }
-}
-
-impl Short for Nat44 {
-    const PARTS: &'static [Part] = &[Part {
-        title: "[[translator]]",
-        sections: &["translator.nat44"],
-        fixed: &[("mode", "nat44")],
-        flags: &[&[
-            flag("name").default("nat44"),
-            flag("clients"),
-            flag("uplink"),
-            flag("devices").long("device"),
-            flag("pool4").more(
-                "ADDR, ADDR/LEN or ADDR-ADDR, with :LO-HI behind it for other ports than 1024-65535; or \
-                 interface:DEV:LO-HI for these ports of the uplink's address.",
-            ),
-            flag("netmap"),
-            flag("forward"),
-            flag("random_ports"),
-            flag("quotas.sessions").long("sessions"),
-            flag("lifetimes")
-                .long("keep-timeouts")
-                .word("host")
-                .help("Leave the host's own timeouts of connections as they are"),
-        ]],
-    }];
 }
 
 impl Short for DualStack {

@@ -1,11 +1,13 @@
 //! `fordway leases`.
 
+use std::fmt::Write;
+
 use fordway_control::{Client, Leases, Request};
+use fordway_stats::dstm::LeaseView;
 
 use crate::cli::{Global, LeasesArgs};
 use crate::failure::Failure;
-use crate::output;
-use crate::report::leases_table;
+use crate::output::{self, FAINT, STRONG, group};
 
 /// Shows the leases of the daemon's DSTM server, or ends one.
 pub(crate) fn run(global: &Global, args: &LeasesArgs) -> Result<(), Failure> {
@@ -22,4 +24,47 @@ pub(crate) fn run(global: &Global, args: &LeasesArgs) -> Result<(), Failure> {
         output::complain(&format!("{more} more are not shown"));
     }
     Ok(())
+}
+
+/// Leases, a line each.
+fn leases_table(leases: &[LeaseView]) -> String {
+    let mut text = String::new();
+    for LeaseView { client, v4, ports, remote, seconds, .. } in leases {
+        let what = match ports {
+            Some((low, high)) => format!("{v4}:{low}-{high}"),
+            None => v4.to_string(),
+        };
+        let _ = writeln!(
+            text,
+            "{STRONG}{what:<27}{STRONG:#} {client:<24} {FAINT}at{FAINT:#} {remote}, {} s left",
+            group(*seconds)
+        );
+    }
+    if leases.is_empty() {
+        text.push_str("nothing is lent\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_a_line() {
+        let lease = LeaseView {
+            client: "laptop".to_owned(),
+            v4: [192, 0, 2, 1].into(),
+            ports: Some((4096, 8191)),
+            remote: "2001:db8::1".parse().unwrap(),
+            tep: "2001:db8:f::1".parse().unwrap(),
+            seconds: 3600,
+        };
+        let text = anstream::adapter::strip_str(&leases_table(&[lease])).to_string();
+        assert_eq!(
+            text,
+            "192.0.2.1:4096-8191         laptop                   at 2001:db8::1, 3,600 s left\n"
+        );
+        assert_eq!(leases_table(&[]), "nothing is lent\n");
+    }
 }

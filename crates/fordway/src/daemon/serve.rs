@@ -3,6 +3,10 @@
 pub(crate) mod automatic;
 pub(crate) mod bib;
 pub(crate) mod control;
+#[cfg(feature = "dstm")]
+pub(crate) mod dstm_client;
+#[cfg(not(feature = "dstm"))]
+#[path = "serve/dstm_client/without.rs"]
 pub(crate) mod dstm_client;
 pub(crate) mod handle;
 pub(crate) mod nat64;

@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
-use fordway_dstmd as dstm;
 use fordway_nameserver as dns64;
 use fordway_proxy as proxy;
 use fordway_relay as trt;
 use fordway_resolver as upstream;
 use fordway_router as router;
+use fordway_stats::dstm;
 
 use crate::output::group;
 use crate::output::{FAINT, WARNING};
@@ -186,7 +186,7 @@ pub(crate) const PROXY: &[Counter<proxy::Stats>] = counters! {
     Hidden "" "" |it| it.idle => proxy_idle_connections;
 };
 
-pub(crate) const DSTM_SERVER: &[Counter<dstm::Stats>] = counters! {
+pub(crate) const DSTM_SERVER: &[Counter<dstm::ServerStats>] = counters! {
     Always "leases" "now" |it| it.leases => dstm_leases;
     Hidden "" "" |it| it.free => dstm_free;
     Hidden "" "" |it| it.tep_up.into() => dstm_tep_up;
@@ -208,7 +208,7 @@ pub(crate) const DSTM_SERVER: &[Counter<dstm::Stats>] = counters! {
     Trouble "unsent" "answers" |it| it.unsent => dstm_server_events "unsent";
 };
 
-pub(crate) const DSTM_TEP: &[Counter<dstm::AgentStats>] = counters! {
+pub(crate) const DSTM_TEP: &[Counter<dstm::TepStats>] = counters! {
     Always "bindings" "now" |it| it.bindings => dstm_tep_bindings;
     Always "sessions" "of the server" |it| it.sessions => dstm_tep_events "session";
     Always "bound" "bindings that came" |it| it.bound => dstm_tep_events "bound";

@@ -105,11 +105,11 @@ mod tests {
         KernelStats, LatencyStats, LogStats, Nat44Stats, Nat64Stats, NatPtStats, OccupancyStats,
         PoolStats, Totals, TranslatorStats, TrtStats,
     };
-    use fordway_dstmd as dstm;
     use fordway_nameserver as dns64;
     use fordway_proxy as proxy;
     use fordway_resolver as upstream;
     use fordway_router as router;
+    use fordway_stats::dstm;
     use fordway_xlat::DropReason;
 
     use super::*;
@@ -220,8 +220,8 @@ mod tests {
             }),
             router: Some(router::Stats { devices: vec![device] }),
             trt: vec![TrtStats { name: "trt".to_owned(), ..Default::default() }],
-            dstm_server: Some(dstm::Stats::default()),
-            dstm_tep: Some(dstm::AgentStats::default()),
+            dstm_server: Some(dstm::ServerStats::default()),
+            dstm_tep: Some(dstm::TepStats::default()),
             dstm_clients: vec![DstmClientStats {
                 name: "dstm0".to_owned(),
                 ..DstmClientStats::default()

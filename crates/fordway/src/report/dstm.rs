@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use fordway_control::{DstmClientStats, DstmServerStatus, DstmTepStatus};
-use fordway_dstmd::{ClientStats, LeaseView};
+use fordway_stats::dstm::ClientStats;
 
 use super::Render;
 use super::services::line;
 use crate::output::group;
-use crate::output::{FAINT, GOOD, STRONG, WARNING, joined};
+use crate::output::{GOOD, STRONG, WARNING, joined};
 
 impl Render for DstmServerStatus {
     fn render(&self) -> String {
@@ -63,55 +63,17 @@ impl Render for DstmClientStats {
     }
 }
 
-/// Leases, a line each.
-pub(crate) fn leases_table(leases: &[LeaseView]) -> String {
-    let mut text = String::new();
-    for LeaseView { client, v4, ports, remote, seconds, .. } in leases {
-        let what = match ports {
-            Some((low, high)) => format!("{v4}:{low}-{high}"),
-            None => v4.to_string(),
-        };
-        let _ = writeln!(
-            text,
-            "{STRONG}{what:<27}{STRONG:#} {client:<24} {FAINT}at{FAINT:#} {remote}, {} s left",
-            group(*seconds)
-        );
-    }
-    if leases.is_empty() {
-        text.push_str("nothing is lent\n");
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use fordway_dstmd::Stats;
+    use fordway_stats::dstm::ServerStats;
 
-    use super::*;
     use crate::metrics::counters::{DSTM_SERVER, table};
 
     #[test]
     fn only_trouble_that_there_was_is_shown() {
-        let text = table(DSTM_SERVER, &Stats { granted: 1234, forged: 2, ..Stats::default() });
+        let text =
+            table(DSTM_SERVER, &ServerStats { granted: 1234, forged: 2, ..ServerStats::default() });
         assert!(text.contains("1,234") && text.contains("is the key the same?"), "{text}");
         assert!(!text.contains("exhausted"), "{text}");
-    }
-
-    #[test]
-    fn a_lease_is_a_line() {
-        let lease = LeaseView {
-            client: "laptop".to_owned(),
-            v4: [192, 0, 2, 1].into(),
-            ports: Some((4096, 8191)),
-            remote: "2001:db8::1".parse().unwrap(),
-            tep: "2001:db8:f::1".parse().unwrap(),
-            seconds: 3600,
-        };
-        let text = anstream::adapter::strip_str(&leases_table(&[lease])).to_string();
-        assert_eq!(
-            text,
-            "192.0.2.1:4096-8191         laptop                   at 2001:db8::1, 3,600 s left\n"
-        );
-        assert_eq!(leases_table(&[]), "nothing is lent\n");
     }
 }

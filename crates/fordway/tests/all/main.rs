@@ -18,6 +18,7 @@ mod dns64;
 mod dns64_server;
 mod docs;
 mod doctor;
+#[cfg(feature = "dstm")]
 mod dstm;
 mod dual_stack;
 mod export;
@@ -28,10 +29,12 @@ mod ingress;
 mod ipv6_only;
 mod kernel;
 mod mistakes;
+#[cfg(feature = "nat44")]
 mod nat44;
 mod nat64;
 mod nat64_ftp;
 mod nat64_life;
+#[cfg(feature = "nat-pt")]
 mod nat_pt;
 mod offline;
 mod path_mtu;

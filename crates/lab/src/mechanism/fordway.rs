@@ -234,7 +234,8 @@ impl Mechanism for Fordway {
         };
         let said = run_str(&[&program.display().to_string(), "--version"]);
         let version = match said.and_then(crate::process::Finished::ok) {
-            Ok(out) => out.stdout.trim().to_owned(),
+            // The features of the build are on further lines.
+            Ok(out) => out.stdout.lines().next().unwrap_or_default().to_owned(),
             Err(error) => {
                 return Availability::Missing {
                     hint: format!("{} does not run: {error}", program.display()),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fordway_config::{Attach, Translator};
-use fordway_dstmd::Waiting;
 use fordway_engine::{Core, Marks, Options, Unbound};
 use fordway_net::Netlink;
 use fordway_tun::{Device, OpenOptions, Queue};
@@ -17,7 +16,7 @@ use super::no_checksum;
 use super::running::Running;
 use super::stateful::{self, Stateful, Tables};
 use super::translators::Context;
-use super::tunnels::Tunnel;
+use super::tunnels::{Tunnel, Waiting};
 use super::upkeep::Upkeep;
 use crate::daemon::plan::changes::{self, keep, last_of_each};
 use crate::daemon::plan::placement::{self, Intent, Placement};

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use fordway_bpf::Options;
 use fordway_config::{Attach, Engine as EngineChoice, Translator};
-use fordway_dstmd::Waiting;
 use fordway_engine::{Engine, QueueCounters};
 use fordway_net::Netlink;
 use tracing::{debug, info, warn};
@@ -15,7 +14,7 @@ use super::kernel::{self, Kernel, Tuning};
 use super::prepared::core;
 use super::stateful::Stateful;
 use super::tracing::Tracing;
-use super::tunnels::Tunnel;
+use super::tunnels::{Tunnel, Waiting};
 use super::upkeep::Upkeep;
 use crate::daemon::plan::changes::{self, keep};
 use crate::daemon::plan::placement::{self, Devices, Intent, Placement, refused};
@@ -50,6 +49,7 @@ pub(crate) struct Running {
     /// Of a tunnel end point: what is lent.
     pub(crate) tunnel: Option<Arc<Tunnel>>,
     /// Of a softwire's client whose address is lent: packets that wait for it.
+    #[cfg_attr(not(feature = "dstm"), expect(dead_code, reason = "what sends them is left out"))]
     pub(crate) waiting: Option<Arc<Waiting>>,
 }
 

@@ -31,7 +31,7 @@ use crate::pins;
 use crate::report;
 
 use crate::daemon::handover::mappings::MappingWriter;
-use crate::settings::nat_pt::with_gateway;
+use crate::settings::nat_pt::{self, with_gateway};
 use crate::tables::{bib_error, written};
 use event_log::EventLog;
 
@@ -177,7 +177,10 @@ fn misfit(name: &str, error: Nat64Error) -> Failure {
 
 /// Puts the configuration's BIB entries in, in the place of those of an earlier one.
 fn make_static(name: &str, nat64: &Nat64) {
-    make_fixed(name, nat64);
+    for (binding, error) in nat_pt::bind_fixed(nat64, monotonic()) {
+        let (v4, v6) = (binding.v4.0, binding.v6.0);
+        warn!("{name}: {v4} is not bound to {v6}: {}", bib_error(error));
+    }
     let (now, wanted) = (monotonic(), &nat64.settings().bib);
     let earlier = nat64.bib(now).filter(|entry| entry.is_static && !entry.is_added);
     for Binding { protocol, v6, v4 } in earlier.map(|entry| entry.binding) {
@@ -190,23 +193,6 @@ fn make_static(name: &str, nat64: &Nat64) {
     }
     for (entry, error) in nat64.make_static_bib(monotonic()) {
         warn!("{name}: no BIB entry {}: {}", written(&entry), bib_error(error));
-    }
-}
-
-/// Applies the addresses that the configuration binds to hosts (NAT-PT).
-fn make_fixed(name: &str, nat64: &Nat64) {
-    let Some(addresses) = &nat64.settings().addresses else { return };
-    let now = monotonic();
-    let own =
-        |entry: &fordway_xlat::nat64::BibEntry| entry.is_static && entry.binding.protocol.is_none();
-    for Binding { v4, v6, .. } in nat64.bib(now).filter(own).map(|entry| entry.binding) {
-        if !addresses.fixed.contains(&(v4.0, v6.0)) {
-            nat64.unbind(v4.0, now);
-        }
-    }
-    for (binding, error) in nat64.make_fixed_addresses(now) {
-        let (v4, v6) = (binding.v4.0, binding.v6.0);
-        warn!("{name}: {v4} is not bound to {v6}: {}", bib_error(error));
     }
 }
 

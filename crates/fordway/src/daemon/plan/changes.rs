@@ -1,17 +1,22 @@
 //! The changes to the host that a translator needs, in the order in which they are made.
 
+#[cfg(feature = "dstm")]
+mod lent;
+
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
 use fordway_config::{Attach, Mode, Nat64, Pool4, SoftwireClient, SoftwireEnd, Translator};
 use fordway_net::{
-    Address, Change, IpNet, Ipv4Net, Ipv6Net, Nat44, NeighbourProxy, Route, Rule, SysctlKey, table,
+    Address, Change, IpNet, Ipv4Net, Ipv6Net, NeighbourProxy, Route, Rule, SysctlKey, table,
 };
 use fordway_xlat::config::IcmpErrors;
 
 use super::pool4;
 use super::resolve::{Facts, Uplink};
 use super::uplink::Way;
+#[cfg(feature = "dstm")]
+use lent::lent;
 
 /// Octets by which a header grows: 40 of IPv6 instead of 20 of IPv4.
 const GROWTH: u32 = 20;
@@ -125,24 +130,10 @@ fn source(client: &SoftwireClient) -> Option<Ipv4Addr> {
     client.v4.filter(|_| client.ports.is_none() || client.early.is_none()).or(client.early)
 }
 
-/// The early address of a DSTM client, and its translation to the leased address by the kernel: connections that began
-/// before the lease are translated to it, and all of them where the address is shared, within its ports.
-fn lent(device: &str, client: &SoftwireClient) -> Vec<Change> {
-    let Some(early) = client.early else { return Vec::new() };
-    let mut address = Address::new(device, IpNet::V4(early.into()));
-    // The kernel must not choose it when it looks for one to translate to.
-    address.host_scope = true;
-    let range = client.ports.and_then(|ports| ports.ranges().next());
-    // No pools: with the interface's own address the kernel forgets connections when it goes.
-    let nat44 = Nat44 {
-        name: device.to_owned(),
-        clients: vec![early.into()],
-        uplinks: vec![device.to_owned()],
-        ports: range.map(|range| (*range.start(), *range.end())),
-        waits: client.v4.is_none(),
-        ..Nat44::default()
-    };
-    vec![Change::Address(address), Change::Nat44(nat44)]
+/// Nothing: no address is lent in a build without DSTM.
+#[cfg(not(feature = "dstm"))]
+fn lent(_device: &str, _client: &SoftwireClient) -> Vec<Change> {
+    Vec::new()
 }
 
 /// The networks of pool4 and of the BIB. An address of the host itself has its route already.

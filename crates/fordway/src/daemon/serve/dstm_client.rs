@@ -315,8 +315,10 @@ impl Interface {
         }
     }
 
+    /// Packets that have been carried, both ways.
     fn carried(&mut self) -> u64 {
-        self.daemon.with(&self.name, |one| one.carried()).unwrap_or_default()
+        let totals = self.daemon.with(&self.name, |one| one.stats().totals);
+        totals.map_or(0, |it| it.v4_to_v6.packets + it.v6_to_v4.packets)
     }
 }
 

@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fordway_config::{Config, Settings};
-use fordway_dstmd::LeaseView;
 use fordway_net::{Netlink, View};
 use tokio::sync::Notify;
 use tracing::info;
@@ -22,6 +21,7 @@ use crate::daemon::apply::upkeep::earlier;
 use crate::daemon::reconcile::auto::{Auto, Seen};
 use crate::failure::Failure;
 use fordway_control::{Stats, Status};
+use fordway_stats::dstm::LeaseView;
 
 /// What the daemon is to run.
 pub(crate) struct Job {
@@ -120,6 +120,7 @@ impl Handle {
         };
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            features: crate::features::built_in().map(str::to_owned).collect(),
             pid: std::process::id(),
             config: daemon.job.origin.clone(),
             uptime_seconds: self.0.ready.elapsed().as_secs(),

@@ -6,14 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fordway_engine::{LATENCY_US, QueueCounters, monotonic};
 use fordway_xlat::alg::{AlgCounters, Event};
 use fordway_xlat::nat64::{
-    Addresses, Allocation, Ended, Nat64, Occupancy, Pool, PoolUse, Protocol, Range, Settings,
-    TcpState,
+    Allocation, Ended, Nat64, Occupancy, Pool, PoolUse, Protocol, Range, Settings, TcpState,
 };
 
 use crate::daemon::apply::running::Running;
-use fordway_control::{
-    LatencyStats, Nat64Stats, Nat64Status, NatPtStats, NatPtStatus, OccupancyStats, PoolStats,
-};
+use crate::settings::nat_pt;
+use fordway_control::{LatencyStats, Nat64Stats, Nat64Status, OccupancyStats, PoolStats};
 
 impl Running {
     /// Counters and occupancy; `None`: it is stateless.
@@ -55,11 +53,7 @@ impl Running {
                 .algs()
                 .map(|(alg, counters)| (alg.label().to_owned(), events(counters)))
                 .collect(),
-            nat_pt: nat64.settings().addresses.as_ref().map(|addresses| NatPtStats {
-                addresses: OccupancyStats { used: swept.bibs[3], size: number_of(addresses) },
-                held: swept.held,
-                dns: crate::settings::nat_pt::counts(nat64.settings()),
-            }),
+            nat_pt: nat_pt::stats(nat64.settings(), swept.bibs[3], swept.held),
             logs: event_log.log_stats(),
         })
     }
@@ -80,36 +74,13 @@ impl Running {
             survives: stateful.maps.is_some() && self.kernel.is_some(),
             draining: nat64.is_draining(),
             clashes: stateful.clashes.clone(),
-            nat_pt: nat64.settings().addresses.as_ref().map(written_addresses),
+            nat_pt: nat_pt::status(nat64.settings()),
             file: self
                 .config
                 .dynamic4()
                 .and_then(|dynamic4| dynamic4.file.as_ref())
                 .map(|file| file.display().to_string()),
         })
-    }
-}
-
-/// Addresses that can be bound to hosts. Of networks up to /30, the first and the last are not used.
-fn number_of(addresses: &Addresses) -> u64 {
-    let of_net = |net: &ipnet::Ipv4Net| match net.prefix_len() {
-        31 | 32 => 1 << (32 - net.prefix_len()),
-        len => (1_u64 << (32 - len)) - 2,
-    };
-    let pool: u64 = addresses.pool.iter().map(of_net).sum();
-    let beside = |(addr, _): &&(std::net::Ipv4Addr, std::net::Ipv6Addr)| {
-        !addresses.pool.iter().any(|net| net.contains(addr))
-    };
-    pool + addresses.fixed.iter().filter(beside).count() as u64
-}
-
-fn written_addresses(addresses: &Addresses) -> NatPtStatus {
-    let text = |nets: &[ipnet::Ipv4Net]| nets.iter().map(ToString::to_string).collect();
-    NatPtStatus {
-        addresses: text(&addresses.pool),
-        fixed: addresses.fixed.len(),
-        outgoing: addresses.outgoing,
-        initiators: text(&addresses.initiators),
     }
 }
 

@@ -6,11 +6,20 @@
 //! privileges are dropped; threads start when the translators run. A reload changes, starts and stops servers together
 //! with the translators, or changes nothing at all.
 
+#[cfg(feature = "dstm")]
+mod dstm;
+#[cfg(not(feature = "dstm"))]
+#[path = "services/dstm/without.rs"]
 mod dstm;
 mod failure;
 mod forwarding;
 mod kinds;
 mod mend;
+#[cfg(feature = "nat44")]
+mod nat44;
+#[cfg(not(feature = "nat44"))]
+#[path = "services/nat44/without.rs"]
+mod nat44;
 mod servers;
 mod status;
 
@@ -20,7 +29,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fordway_config::{Config, Trt};
-use fordway_dstmd as lending;
 use fordway_nameserver as dns64;
 use fordway_net::privilege::Capability;
 use fordway_net::{IpNet, Netlink, View};
@@ -37,6 +45,8 @@ use crate::daemon::plan::resolve::v4;
 use crate::failure::Failure;
 use crate::output::joined_or;
 use crate::settings;
+use dstm::Dstm;
+#[cfg(feature = "dstm")]
 pub(super) use dstm::key as dstm_key;
 use mend::Mending;
 use servers::{Group, Servers};
@@ -48,8 +58,7 @@ pub(crate) struct Services {
     router: Servers<router::Server>,
     relays: Servers<trt::Server>,
     proxies: Servers<proxy::Server>,
-    dstm_server: Servers<lending::Server>,
-    dstm_tep: Servers<lending::Agent>,
+    dstm: Dstm,
     hosts: Hosts,
     /// What servers were told of this host.
     seen: HostFacts,
@@ -63,6 +72,10 @@ pub(crate) struct Services {
 struct Inputs<'a> {
     config: &'a Config,
     seen: &'a HostFacts,
+    #[cfg_attr(
+        not(feature = "dstm"),
+        expect(dead_code, reason = "the servers that change them are left out")
+    )]
     tunnels: &'a Tunnels,
 }
 
@@ -114,9 +127,11 @@ impl Services {
     }
 
     /// All servers, in the order in which they start.
-    fn all(&mut self) -> [&mut dyn Group; 6] {
-        let Services { dns64, router, relays, proxies, dstm_server, dstm_tep, .. } = self;
-        [dns64, router, relays, proxies, dstm_server, dstm_tep]
+    fn all(&mut self) -> Vec<&mut dyn Group> {
+        let Services { dns64, router, relays, proxies, dstm, .. } = self;
+        let mut all: Vec<&mut dyn Group> = vec![dns64, router, relays, proxies];
+        all.extend(dstm.groups());
+        all
     }
 
     /// Plans the servers of a configuration. Gives what they were told of the host.

@@ -99,12 +99,6 @@ impl Running {
         dropped.map_or(0, |dropped| dropped.saturating_sub(self.unread_before))
     }
 
-    /// Packets that have been carried, both ways.
-    pub(crate) fn carried(&self) -> u64 {
-        let totals = self.stats().totals;
-        totals.v4_to_v6.packets + totals.v6_to_v4.packets
-    }
-
     /// What has been carried until now.
     pub(crate) fn stats(&self) -> TranslatorStats {
         let queues: Vec<Totals> = self.counters().iter().map(|counters| queue(counters)).collect();

@@ -50,6 +50,11 @@ impl Addresses {
         nets.chain(self.fixed.iter().map(|(addr, _)| (*addr, *addr)))
     }
 
+    /// Whether only some IPv4 hosts may begin sessions.
+    pub fn restrict_initiators(&self) -> bool {
+        !self.initiators.is_empty()
+    }
+
     /// [`Addresses::hold`].
     pub(crate) fn hold(&self) -> Duration {
         self.hold

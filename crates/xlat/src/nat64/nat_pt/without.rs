@@ -19,6 +19,11 @@ impl Addresses {
     }
 
     /// Of none.
+    pub fn restrict_initiators(&self) -> bool {
+        match *self {}
+    }
+
+    /// Of none.
     pub fn fits(&self, _addr: Ipv4Addr, _host: Ipv6Addr) -> bool {
         match *self {}
     }

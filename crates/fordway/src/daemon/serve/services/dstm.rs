@@ -1,21 +1,108 @@
 //! DSTM's server, and the tunnel end point that a server on another host tells: from the configuration to what they
 //! are told.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use fordway_config::{Config, DstmServer, DstmTep, DstmTepPlace, SoftwireEnd};
+use fordway_control::{DstmServerStatus, DstmTepStatus, Stats, Status};
 use fordway_dstmd::protocol::{
     ClientId, ClientKey, Key, LinkSettings, PrefixKey, ServerSettings, Slot,
 };
-use fordway_dstmd::{AgentSettings, LeaseView, Server, Settings, TepPlace};
+use fordway_dstmd::{Agent, AgentSettings, Error, Server, Settings, TepPlace};
+use fordway_net::privilege::Capability;
+use fordway_stats::dstm::LeaseView;
 
-use super::Services;
+use super::failure::{listen, whole};
+use super::kinds::at_most_one;
+use super::servers::{Group, Kind, Servers};
+use super::{Inputs, Services};
 use crate::daemon::apply::tunnels::Tunnels;
 use crate::failure::Failure;
+use crate::output::joined_or;
+
+/// The server, and the tunnel end point that a server on another host tells.
+#[derive(Default)]
+pub(super) struct Dstm {
+    server: Servers<Server>,
+    tep: Servers<Agent>,
+}
+
+impl Dstm {
+    pub(super) fn groups(&mut self) -> [&mut dyn Group; 2] {
+        [&mut self.server, &mut self.tep]
+    }
+
+    /// What runs.
+    pub(super) fn add_status(&self, status: &mut Status) {
+        status.dstm_server = self.server.one().map(|(server, settings)| {
+            let stats = server.stats();
+            DstmServerStatus {
+                listen: settings.listen.clone(),
+                pool: settings.server.pool.clone(),
+                ports_per_client: settings.server.ports,
+                tep: settings.server.tep,
+                tep_up: stats.tep_up,
+                leases: stats.leases,
+                free: stats.free,
+            }
+        });
+        status.dstm_tep = self.tep.one().map(|(server, settings)| DstmTepStatus {
+            listen: settings.listen,
+            bindings: server.stats().bindings,
+            max_bindings: settings.most as u64,
+        });
+    }
+
+    /// What has been counted.
+    pub(super) fn add_stats(&self, stats: &mut Stats) {
+        stats.dstm_server = self.server.one().map(|(server, _)| server.stats());
+        stats.dstm_tep = self.tep.one().map(|(server, _)| server.stats());
+    }
+}
+
+impl Kind for Server {
+    const KEEPS: &'static [Capability] = &[];
+
+    fn wanted(inputs: &Inputs<'_>) -> Result<BTreeMap<String, Settings>, Failure> {
+        Ok(at_most_one::<Server>(server(inputs.config, inputs.tunnels)?))
+    }
+
+    fn announcement(name: &str, settings: &Settings) -> Option<String> {
+        let (listen, pool) =
+            (joined_or(&settings.listen, "none"), joined_or(&settings.server.pool, "none"));
+        Some(format!("{name}: listening on {listen}; lends {pool}"))
+    }
+}
+
+impl Kind for Agent {
+    const KEEPS: &'static [Capability] = &[];
+
+    fn wanted(inputs: &Inputs<'_>) -> Result<BTreeMap<String, AgentSettings>, Failure> {
+        Ok(at_most_one::<Agent>(tep(inputs.config, inputs.tunnels)?))
+    }
+
+    fn announcement(name: &str, settings: &AgentSettings) -> Option<String> {
+        Some(format!("{name}: listening on {}", settings.listen))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let hint = match &error {
+            Error::Listen { address, source } => {
+                listen((*address).into(), source.kind(), "[dstm_server]", "ss -lnup")
+            }
+            Error::File { .. } => Some("write another path in state".to_owned()),
+            _ => None,
+        };
+        Failure::with(format!("DSTM: {}", whole(&error)), hint)
+    }
+}
 
 /// What the server is told; `None`: there is none.
-pub(super) fn server(config: &Config, tunnels: &Tunnels) -> Result<Option<Settings>, Failure> {
+fn server(config: &Config, tunnels: &Tunnels) -> Result<Option<Settings>, Failure> {
     let Some(server) = &config.dstm_server else { return Ok(None) };
     one(config, server, tunnels).map(Some).map_err(|failure| failure.prefix("[dstm_server]: "))
 }
@@ -65,7 +152,7 @@ fn one(config: &Config, server: &DstmServer, tunnels: &Tunnels) -> Result<Settin
 }
 
 /// What a tunnel end point is told that hears of a server on another host; `None`: there is none.
-pub(super) fn tep(config: &Config, tunnels: &Tunnels) -> Result<Option<AgentSettings>, Failure> {
+fn tep(config: &Config, tunnels: &Tunnels) -> Result<Option<AgentSettings>, Failure> {
     let Some(tep) = &config.dstm_tep else { return Ok(None) };
     let DstmTep { listen, tep, key_file, max_bindings } = tep;
     let key = key(key_file).map_err(|failure| failure.prefix("[dstm_tep]: "))?;
@@ -100,7 +187,7 @@ impl Services {
     }
 
     fn dstm_server(&self) -> Result<&Server, Failure> {
-        self.dstm_server.one().map(|(server, _)| server).ok_or_else(|| {
+        self.dstm.server.one().map(|(server, _)| server).ok_or_else(|| {
             Failure::failed("this daemon runs no DSTM server")
                 .hint("its configuration file has no [dstm_server]")
         })

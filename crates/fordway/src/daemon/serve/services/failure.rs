@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-use fordway_dstmd as dstm;
 use fordway_nameserver as dns64;
 use fordway_proxy as proxy;
 use fordway_relay as trt;
@@ -61,21 +60,8 @@ impl From<proxy::Error> for Failure {
     }
 }
 
-impl From<dstm::Error> for Failure {
-    fn from(error: dstm::Error) -> Failure {
-        let hint = match &error {
-            dstm::Error::Listen { address, source } => {
-                listen((*address).into(), source.kind(), "[dstm_server]", "ss -lnup")
-            }
-            dstm::Error::File { .. } => Some("write another path in state".to_owned()),
-            _ => None,
-        };
-        Failure::with(format!("DSTM: {}", whole(&error)), hint)
-    }
-}
-
 /// An error with what lies behind it.
-fn whole(error: &dyn std::error::Error) -> String {
+pub(super) fn whole(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(behind) = source {
@@ -102,7 +88,12 @@ fn denied(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-fn listen(address: SocketAddr, kind: ErrorKind, section: &str, ss: &str) -> Option<String> {
+pub(super) fn listen(
+    address: SocketAddr,
+    kind: ErrorKind,
+    section: &str,
+    ss: &str,
+) -> Option<String> {
     let port = address.port();
     match kind {
         ErrorKind::AddrInUse => {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use fordway_dstmd as dstm;
 use fordway_nameserver as dns64;
 use fordway_net::privilege::Capability::{self, CAP_NET_BIND_SERVICE, CAP_NET_RAW};
 use fordway_proxy as proxy;
@@ -17,7 +16,9 @@ use crate::output::joined_or;
 use crate::settings;
 
 /// A kind of which there is one server at most, under the kind's own name.
-fn at_most_one<S: Service>(settings: Option<S::Settings>) -> BTreeMap<String, S::Settings> {
+pub(super) fn at_most_one<S: Service>(
+    settings: Option<S::Settings>,
+) -> BTreeMap<String, S::Settings> {
     settings.map(|settings| (S::NAME.to_owned(), settings)).into_iter().collect()
 }
 
@@ -80,31 +81,5 @@ impl Kind for proxy::Server {
     fn announcement(name: &str, settings: &proxy::Settings) -> Option<String> {
         let (listen, threads) = (joined_or(&settings.listen, "none"), settings.threads);
         Some(format!("proxy {name}: listening on {listen} with {threads} threads"))
-    }
-}
-
-impl Kind for dstm::Server {
-    const KEEPS: &'static [Capability] = &[];
-
-    fn wanted(inputs: &Inputs<'_>) -> Result<BTreeMap<String, dstm::Settings>, Failure> {
-        Ok(at_most_one::<dstm::Server>(super::dstm::server(inputs.config, inputs.tunnels)?))
-    }
-
-    fn announcement(name: &str, settings: &dstm::Settings) -> Option<String> {
-        let (listen, pool) =
-            (joined_or(&settings.listen, "none"), joined_or(&settings.server.pool, "none"));
-        Some(format!("{name}: listening on {listen}; lends {pool}"))
-    }
-}
-
-impl Kind for dstm::Agent {
-    const KEEPS: &'static [Capability] = &[];
-
-    fn wanted(inputs: &Inputs<'_>) -> Result<BTreeMap<String, dstm::AgentSettings>, Failure> {
-        Ok(at_most_one::<dstm::Agent>(super::dstm::tep(inputs.config, inputs.tunnels)?))
-    }
-
-    fn announcement(name: &str, settings: &dstm::AgentSettings) -> Option<String> {
-        Some(format!("{name}: listening on {}", settings.listen))
     }
 }

@@ -2,33 +2,28 @@
 
 use fordway_config::Config;
 use fordway_control::{
-    Dns64Status, DstmServerStatus, DstmTepStatus, ProxyStatus, Stats, Status, TrtStats, TrtStatus,
-    UpstreamStatus,
+    Dns64Status, ProxyStatus, Stats, Status, TrtStats, TrtStatus, UpstreamStatus,
 };
 use fordway_proxy as proxy;
 use fordway_serve::Service;
 
-use super::{Services, forwarding};
+use super::{Services, forwarding, nat44};
 
 impl Services {
     /// What runs; the translators are left out.
     pub(in super::super) fn status(&self, config: &Config) -> Status {
         let devices = self.router.one().map(|(server, _)| server.stats().devices);
-        Status {
+        let mut status = Status {
             dns64: self.dns64_status(config),
             advertise: devices.iter().flatten().map(Into::into).collect(),
-            nat44: self.hosts.iter().filter_map(forwarding::nat44_status).collect(),
+            nat44: self.hosts.iter().filter_map(nat44::status).collect(),
             dual_stack: self.hosts.iter().filter_map(forwarding::dual_stack_status).collect(),
             trt: self.trt_status(config),
             proxies: self.proxies.iter().map(|(it, told)| proxy_status(told, it.stats())).collect(),
-            dstm_server: self.dstm_server_status(),
-            dstm_tep: self.dstm_tep.one().map(|(server, settings)| DstmTepStatus {
-                listen: settings.listen,
-                bindings: server.stats().bindings,
-                max_bindings: settings.most as u64,
-            }),
             ..Status::default()
-        }
+        };
+        self.dstm.add_status(&mut status);
+        status
     }
 
     /// What has been counted; the translators are left out.
@@ -37,17 +32,17 @@ impl Services {
             name: settings.name.clone(),
             counters: server.stats(),
         });
-        Stats {
+        let mut stats = Stats {
             dns64: self.dns64.one().map(|(server, _)| server.stats()),
             router: self.router.one().map(|(server, _)| server.stats()),
-            nat44: self.hosts.iter().filter_map(forwarding::nat44_stats).collect(),
+            nat44: self.hosts.iter().filter_map(nat44::stats).collect(),
             dual_stack: self.hosts.iter().filter_map(forwarding::dual_stack_stats).collect(),
             trt: trt.collect(),
             proxies: self.proxies.iter().map(|(server, _)| server.stats()).collect(),
-            dstm_server: self.dstm_server.one().map(|(server, _)| server.stats()),
-            dstm_tep: self.dstm_tep.one().map(|(server, _)| server.stats()),
             ..Stats::default()
-        }
+        };
+        self.dstm.add_stats(&mut stats);
+        stats
     }
 
     fn dns64_status(&self, config: &Config) -> Option<Dns64Status> {
@@ -94,20 +89,6 @@ impl Services {
             }
         });
         relays.collect()
-    }
-
-    fn dstm_server_status(&self) -> Option<DstmServerStatus> {
-        let (server, settings) = self.dstm_server.one()?;
-        let stats = server.stats();
-        Some(DstmServerStatus {
-            listen: settings.listen.clone(),
-            pool: settings.server.pool.clone(),
-            ports_per_client: settings.server.ports,
-            tep: settings.server.tep,
-            tep_up: stats.tep_up,
-            leases: stats.leases,
-            free: stats.free,
-        })
     }
 }
 
