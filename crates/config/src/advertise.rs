@@ -5,6 +5,7 @@ pub(crate) mod check;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
+use fordway_dns64::ndp::Preference;
 use fordway_xlat::addr::Pool6;
 use fordway_xlat::config::IPV6_MIN_MTU;
 use hickory_proto::rr::Name;
@@ -145,16 +146,4 @@ impl Advertise {
     pub fn other(&self) -> bool {
         self.dhcpv6 || self.other == Some(true)
     }
-}
-
-/// Preference among default routers (RFC 4191 section 2.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preference {
-    /// Others are preferred.
-    Low,
-    /// As routers without a preference.
-    #[default]
-    Medium,
-    /// Preferred to others.
-    High,
 }

@@ -1,12 +1,15 @@
 //! The DNS64 server (RFC 6147), as configured: `[dns64]` and its `[[dns64.policy]]`.
 
 pub(crate) mod check;
-mod upstream;
+pub(crate) mod upstream;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fordway_dns64::Reverse;
+use fordway_nameserver::Limits;
+use fordway_resolver::Server;
 use fordway_xlat::addr::Pool6;
 use hickory_proto::rr::Name;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -22,8 +25,6 @@ use crate::keys::form::{
 use crate::keys::keys;
 use crate::problem::{Problem, Problems, Value};
 use crate::value;
-
-pub use upstream::{Upstream, UpstreamError, UpstreamProtocol};
 
 /// The port of DNS.
 const PORT: u16 = 53;
@@ -42,10 +43,6 @@ fn usual_burst(rate: Option<u32>) -> u32 {
     rate.unwrap_or(RATE_DEFAULT).saturating_mul(2).min(MAX_BURST)
 }
 
-/// Which clients are of one network: what sites have of IPv6 (RFC 6177), and what is routed by itself of IPv4.
-pub(crate) const CLIENT_BITS: u8 = 56;
-pub(crate) const CLIENT_BITS4: u8 = 24;
-
 const LISTEN: Plain<SocketAddr> = listen(|v| value::listen(v, PORT));
 const ADDRESSES: &str =
     "write addresses of this host such as listen = [\"2001:db8:1::1\", \"::1\"]";
@@ -54,8 +51,8 @@ const SERVERS: &str =
 const CLIENTS: &str = "write whom it is for, such as client = [\"2001:db8:5::/48\"]";
 const RANGES: &str = "write a list of pairs: [[\"198.51.100.0/24\", \"2001:db8:65::/96\"]]";
 
-const UPSTREAM: Plain<Upstream> = text(
-    |v| value::parsed::<Upstream, UpstreamError>(v, "a server", SERVERS),
+const UPSTREAM: Plain<Server> = text(
+    |v| value::parsed(v, "a server", SERVERS, upstream::parse),
     ("server", "[servers](#upstream-servers)", "ADDR"),
 );
 
@@ -94,7 +91,7 @@ keys! {
         /// address yet. `"::"` is all IPv6 addresses and `"0.0.0.0"` all IPv4 addresses
         listen: Vec<SocketAddr> = some(LISTEN, ADDRESSES), needed(Vec::new(), ADDRESSES);
         /// Servers that questions are passed on to, the one that answers fastest first
-        upstream: Vec<Upstream> = some(UPSTREAM, SERVERS), needed(Vec::new(), SERVERS);
+        upstream: Vec<Server> = some(UPSTREAM, SERVERS), needed(Vec::new(), SERVERS);
         /// CA certificates (PEM) for servers over TLS and HTTPS
         ca: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/ssl/certs/ca-certificates.crt"))),
             or(None, "the system's");
@@ -151,16 +148,23 @@ keys! {
             read(|v| Ok(if rate.is_some() { BURST.read(v)? } else { usual_burst(rate) }));
         /// Longest answer over UDP, whatever the client says it takes. The default passes every IPv6 path in one piece
         udp_size: u16 = octets(512..=4096), or(1232);
-        /// TCP connections at once
-        tcp_clients: u32 = integer(1..=65_535, ""), or(256);
-        /// Time after which a TCP connection without a question is closed
-        tcp_idle: Duration = time(1_000, 300_000), or(Duration::from_secs(10));
-        /// Leading bits of an IPv6 address that name a client network, for all limits by client
-        client_len: u8 = CLIENT_LEN, or(CLIENT_BITS);
-        /// Leading bits of an IPv4 address that name one
-        client_len4: u8 = CLIENT_LEN4, or(CLIENT_BITS4);
+        /// What bounds clients
+        limits: Limits, flat();
         /// What differs for some clients
         policies("policy"): Vec<Dns64Policy>, tables("[[dns64.policy]]");
+    }
+}
+
+keys! {
+    impl Limits {
+        /// TCP connections at once
+        "tcp_clients" (connections) = integer(1..=65_535, "");
+        /// Time after which a TCP connection without a question is closed
+        "tcp_idle" (idle) = time(1_000, 300_000);
+        /// Leading bits of an IPv6 address that name a client network, for all limits by client
+        "client_len" (client_len.v6) = CLIENT_LEN;
+        /// Leading bits of an IPv4 address that name one
+        "client_len4" (client_len.v4) = CLIENT_LEN4;
     }
 }
 
@@ -183,14 +187,4 @@ keys! {
         /// Names for which nothing is synthesised
         exempt: Option<Vec<Name>> = Given(EXEMPT), or(None, "as in `[dns64]`");
     }
-}
-
-/// What is answered to PTR questions for synthesised addresses (RFC 6147 section 5.3.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reverse {
-    /// A CNAME to the name of the IPv4 address below in-addr.arpa, with what is found there.
-    #[default]
-    Cname,
-    /// A name of the server's own, for each address.
-    Local,
 }

@@ -39,9 +39,9 @@ mod types;
 mod value;
 
 pub use crate::core::{CoreError, Resolved};
-pub use advertise::{Advertise, AdvertisedRoute, Preference};
+pub use advertise::{Advertise, AdvertisedRoute};
 pub use diagnostic::{Report, Severity};
-pub use dns64::{Dns64, Dns64Policy, Reverse, Upstream, UpstreamError, UpstreamProtocol};
+pub use dns64::{Dns64, Dns64Policy};
 pub use dstm::{
     DSTM_PORT, DstmClient, DstmClientKey, DstmPrefixKey, DstmServer, DstmTep, DstmTepPlace,
 };
@@ -50,21 +50,18 @@ pub use feature::Feature;
 pub use hickory_proto::rr::Name;
 pub use keys::{Key, Reload};
 pub use mode::{Clat, Mode, Pref64, Siit};
-pub use name::{InterfaceName, NameError};
+pub use name::InterfaceName;
 pub use nat44::{DualStack, Forward, ForwardProtocol, Inbound, Nat44, Nat44Lifetimes, Nat44Quotas};
 pub use nat64::{
     Dynamic4, Gateway, Gateways, LogEvent, LogTarget, Nat64, NatLog, NatPt, NatPtDns, Pool, Pool4,
-    Pool4Error, Pool4Source, Ports,
+    Pool4Source, Ports,
 };
-pub use proxy::{
-    Proxy, ProxyDestination, ProxyForward, ProxyForwarded, ProxyLimits, ProxyLog, ProxyLogFormat,
-    ProxyMode, ProxyPorts, ProxyReverse, ProxyRule, ProxyServer, ProxyServerError,
-};
+pub use proxy::{Proxy, ProxyForward, ProxyMode, ProxyReverse, ProxyRule};
 pub use sections::{Control, Log, LogFormat, LogLevel, Metrics, OnSigterm};
 pub use settings::Settings;
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
 pub use translator::{Source6, Translator};
-pub use trt::{Trt, UrgentData};
+pub use trt::Trt;
 pub use types::Config;
 
 use crate::keys::Keys as _;

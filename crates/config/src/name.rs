@@ -7,26 +7,6 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InterfaceName(String);
 
-/// Why a text is no interface name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
-    /// No octet at all.
-    #[error("an interface name can't be empty")]
-    Empty,
-    /// More than 15 octets.
-    #[error("an interface name has at most 15 octets, this one has {0}")]
-    Long(usize),
-    /// A character that Linux or its tools refuse.
-    #[error("an interface name can't contain {0:?}")]
-    Character(char),
-    /// A hidden file's name: there are files and folders of the name.
-    #[error("an interface name can't begin with a dot here")]
-    Dot,
-    /// A name with a meaning of its own.
-    #[error("this name has a meaning of its own to Linux")]
-    Reserved,
-}
-
 impl InterfaceName {
     /// The longest name, in octets (`IFNAMSIZ` less the final zero).
     pub const MAX: usize = 15;
@@ -48,29 +28,32 @@ impl InterfaceName {
     }
 }
 
+/// The error is a sentence.
 impl FromStr for InterfaceName {
-    type Err = NameError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<InterfaceName, NameError> {
+    fn from_str(text: &str) -> Result<InterfaceName, String> {
+        let wrong = |what: &str| Err(format!("an interface name {what}"));
         if text.is_empty() {
-            return Err(NameError::Empty);
+            return wrong("can't be empty");
         }
         if text.len() > InterfaceName::MAX {
-            return Err(NameError::Long(text.len()));
+            return wrong(&format!("has at most 15 octets, this one has {}", text.len()));
         }
         // '%' would make the kernel choose a number; the rest breaks /proc paths or tools.
         let bad = |c: &char| {
             matches!(c, '/' | ':' | '%') || c.is_whitespace() || c.is_control() || !c.is_ascii()
         };
         if let Some(character) = text.chars().find(bad) {
-            return Err(NameError::Character(character));
+            return wrong(&format!("can't contain {character:?}"));
         }
         // "all" and "default" are folders of /proc/sys/net/ipv4/conf.
         if matches!(text, "." | ".." | "all" | "default" | "lo") {
-            return Err(NameError::Reserved);
+            return Err("this name has a meaning of its own to Linux".to_owned());
         }
+        // There are files and folders of the name.
         if text.starts_with('.') {
-            return Err(NameError::Dot);
+            return wrong("can't begin with a dot here");
         }
         Ok(InterfaceName(text.to_owned()))
     }
@@ -92,16 +75,16 @@ mod tests {
             assert_eq!(good.parse::<InterfaceName>().unwrap().as_str(), good);
         }
         for (bad, error) in [
-            ("", NameError::Empty),
-            ("sixteen--octets1", NameError::Long(16)),
-            ("a/b", NameError::Character('/')),
-            ("tun%d", NameError::Character('%')),
-            ("a b", NameError::Character(' ')),
-            ("..", NameError::Reserved),
-            ("all", NameError::Reserved),
-            (".hid", NameError::Dot),
+            ("", "an interface name can't be empty"),
+            ("sixteen--octets1", "an interface name has at most 15 octets, this one has 16"),
+            ("a/b", "an interface name can't contain '/'"),
+            ("tun%d", "an interface name can't contain '%'"),
+            ("a b", "an interface name can't contain ' '"),
+            ("..", "this name has a meaning of its own to Linux"),
+            ("all", "this name has a meaning of its own to Linux"),
+            (".hid", "an interface name can't begin with a dot here"),
         ] {
-            assert_eq!(bad.parse::<InterfaceName>(), Err(error), "{bad}");
+            assert_eq!(bad.parse::<InterfaceName>(), Err(error.to_owned()), "{bad}");
         }
     }
 }

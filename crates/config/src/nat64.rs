@@ -24,7 +24,7 @@ pub use log::{LogEvent, LogTarget, NatLog};
 pub use nat_pt::{NatPt, NatPtDns};
 pub use pool::Pool;
 pub(crate) use pool::{PoolAt, places_of};
-pub use pool4::{Pool4, Pool4Error, Pool4Source, Ports};
+pub use pool4::{Pool4, Pool4Source, Ports};
 
 const PREFIXES: &str = "write a list such as pool6 = [\"64:ff9b::/96\"]";
 const ENTRIES: &str = "write a list such as [[\"tcp\", \"192.0.2.1:80\", \"[2001:db8::5]:8080\"]]";

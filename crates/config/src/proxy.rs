@@ -4,17 +4,17 @@ pub(crate) mod check;
 mod mode;
 mod server;
 
-use std::fmt;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fordway_proxy::{Forwarded, Limits, LogFormat, LogTarget};
+use fordway_resolver::Server;
 use fordway_xlat::addr::Pool6;
 use ipnet::IpNet;
 use serde_json::json;
 
-use crate::dns64::{CLIENT_BITS, CLIENT_BITS4, Upstream, UpstreamError};
+use crate::dns64::upstream;
 use crate::keys::common::{CLIENT_LEN, CLIENT_LEN4, NAME, POOL6, THREADS, file, listen};
 use crate::keys::form::{
     BOOLEAN, Choice, Form, Given, Integer, Memory, Plain, Time, integer, list, octets, or, some,
@@ -26,7 +26,6 @@ use crate::problem::{Problem, Problems, Value};
 use crate::value;
 
 pub use mode::{ProxyForward, ProxyMode, ProxyReverse, ProxyRule};
-pub use server::{ProxyServer, ProxyServerError};
 
 type Parsed<T> = Result<T, Problems>;
 
@@ -47,24 +46,24 @@ const RESOLVERS: &str =
 const POOLS: &str = "write prefixes such as pref64 = [\"64:ff9b::/96\"]";
 const PROTOCOLS: &str = "write a list of protocols such as upgrade = [\"websocket\"]";
 
-const RESOLVER: Plain<Upstream> = text(
-    |v| value::parsed::<Upstream, UpstreamError>(v, "a server", RESOLVERS),
+const RESOLVER: Plain<Server> = text(
+    |v| value::parsed(v, "a server", RESOLVERS, upstream::parse),
     ("server", "[servers](#upstream-servers)", "ADDR"),
 );
 const TOKEN: Plain<String> = text(token, ("word", "words", "WORD"));
 const PROTOCOL: Plain<String> =
     text(|v| Ok(token(v)?.to_ascii_lowercase()), ("protocol", "protocols", "NAME"));
 
-const LOG: Plain<Option<ProxyLog>> = Plain {
+const LOG: Plain<Option<LogTarget>> = Plain {
     read: |v| match v.get_ref().as_str() {
         Some("off") => Ok(None),
-        Some("stdout") => Ok(Some(ProxyLog::Stdout)),
-        _ => Ok(Some(ProxyLog::File(value::file(v, "/var/log/fordway/access.log")?))),
+        Some("stdout") => Ok(Some(LogTarget::Stdout)),
+        _ => Ok(Some(LogTarget::File(value::file(v, "/var/log/fordway/access.log")?))),
     },
     write: |log| match log {
         None => "off".into(),
-        Some(ProxyLog::Stdout) => "stdout".into(),
-        Some(ProxyLog::File(file)) => file.to_string_lossy().into_owned().into(),
+        Some(LogTarget::Stdout) => "stdout".into(),
+        Some(LogTarget::File(file)) => file.to_string_lossy().into_owned().into(),
     },
     named: ("`\"off\"`, `\"stdout\"`, absolute path", "", "FILE"),
     schema: || json!({"anyOf": [{"type": "string", "pattern": "^/"}, {"const": "off"}, {"const": "stdout"}]}),
@@ -94,7 +93,7 @@ keys! {
         threads: Option<usize> = THREADS, or(None);
         /// Servers that look names up, written as `upstream` of `[dns64]`. Without one, those of /etc/resolv.conf.
         /// /etc/hosts is read in either case first; both files are read at the start and at each reload
-        resolver: Vec<Upstream> = list(RESOLVER, RESOLVERS), or(Vec::new());
+        resolver: Vec<Server> = list(RESOLVER, RESOLVERS), or(Vec::new());
         /// CA certificates for resolvers over TLS and HTTPS
         ca: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/ssl/certs/ca-certificates.crt"))),
             or(None, "the system's");
@@ -112,18 +111,18 @@ keys! {
         via: Option<String> = or("auto", TOKEN), or(None);
         /// Whether servers are told who the client is (Forwarded, RFC 7239; X-Forwarded-For, -Proto, -Host): in the place
         /// of what the client says itself, or behind it
-        forwarded: ProxyForwarded = FORWARDED, or(match mode {
-            ProxyMode::Forward(_) => ProxyForwarded::Off,
-            ProxyMode::Reverse(_) => ProxyForwarded::Replace,
+        forwarded: Forwarded = FORWARDED, or(match mode {
+            ProxyMode::Forward(_) => Forwarded::Off,
+            ProxyMode::Reverse(_) => Forwarded::Replace,
         }, "`\"off\"`; of a site `\"replace\"`");
         /// Protocols to which Upgrade may lead
         upgrade: Vec<String> = list(PROTOCOL, PROTOCOLS), or(vec!["websocket".to_owned()]);
         /// What bounds it
-        limits: ProxyLimits, flat();
+        limits: Limits, flat();
         /// Access log. A file is opened again at each reload
-        log: Option<ProxyLog> = LOG, or(None);
+        log: Option<LogTarget> = LOG, or(None);
         /// A line
-        log_format: ProxyLogFormat = FORMAT, or(ProxyLogFormat::Combined);
+        log_format: LogFormat = FORMAT, or(LogFormat::Combined);
     }
 }
 
@@ -144,129 +143,67 @@ impl Proxy {
     }
 }
 
-/// A port, or several.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProxyPorts(pub RangeInclusive<u16>);
-
-impl fmt::Display for ProxyPorts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, last) = (self.0.start(), self.0.end());
-        if first == last { write!(f, "{first}") } else { write!(f, "{first}-{last}") }
-    }
-}
-
-/// What a rule is about.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum ProxyDestination {
-    /// A name.
-    Name(String),
-    /// All names below one: `*.example.net`.
-    Below(String),
-    /// Addresses.
-    Net(IpNet),
-}
-
-impl fmt::Display for ProxyDestination {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProxyDestination::Name(name) => f.write_str(name),
-            ProxyDestination::Below(name) => write!(f, "*.{name}"),
-            ProxyDestination::Net(net) => write!(f, "{net}"),
-        }
-    }
-}
-
-const FORWARDED: Choice<ProxyForwarded> = Choice(&[
-    ("off", ProxyForwarded::Off),
-    ("replace", ProxyForwarded::Replace),
-    ("append", ProxyForwarded::Append),
+const FORWARDED: Choice<Forwarded> = Choice(&[
+    ("off", Forwarded::Off),
+    ("replace", Forwarded::Replace),
+    ("append", Forwarded::Append),
 ]);
-
-/// What servers are told about the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProxyForwarded {
-    /// Nothing.
-    Off,
-    /// Its address, in the place of what it says itself.
-    Replace,
-    /// Its address, behind what it says itself.
-    Append,
-}
 
 /// Times of limits, in milliseconds.
 const LIMIT: Time = time(100, DAY);
 const DAY: u64 = 86_400_000;
-const CONNECTIONS: Integer<u32> = integer(1..=1_000_000, "");
+const CONNECTIONS: Integer<usize> = integer(1..=1_000_000, "");
 
 keys! {
-    /// What bounds a proxy: octets, numbers, times.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct ProxyLimits {
+    impl Limits {
         /// A header section
-        header: u32 = octets(1024..=1 << 20), or(32 << 10);
+        "header" (header) = octets(1024..=1 << 20);
         /// A request-target
-        target: u32 = octets(256..=65_536), or(8 << 10);
+        "target" (target) = octets(256..=65_536);
         /// Field lines of a request; responses have 256 at most
-        fields: u32 = integer(8..=256, ""), or(100);
+        "fields" (fields) = integer(8..=256, "");
         /// Content of a request
-        body: Option<u64> = or("unlimited", Memory(0..=1 << 50)), or(Some(1 << 30));
+        "body" (body) = or("unlimited", Memory(0..=1 << 50));
         /// For a header section, from its first octet, and for the TLS handshake
-        header_time: Duration = LIMIT, or(Duration::from_secs(10));
+        "header_time" (header_time) = LIMIT;
         /// For looking a name up and connecting
-        connect_time: Duration = LIMIT, or(Duration::from_secs(10));
+        "connect_time" (connect_time) = LIMIT;
         /// Until a server begins to answer
-        response_time: Duration = LIMIT, or(Duration::from_secs(60));
+        "response_time" (response_time) = LIMIT;
         /// In which content, or a tunnel, moves
-        idle_time: Duration = LIMIT, or(Duration::from_secs(60));
+        "idle_time" (idle_time) = LIMIT;
         /// That a client's connection waits for a request
-        keep_alive: Duration = LIMIT, or(Duration::from_secs(60));
+        "keep_alive" (keep_alive) = LIMIT;
         /// Requests of one connection
-        requests: u32 = integer(1..=1_000_000_000, ""), or(100_000);
+        "requests" (requests) = integer(1..=1_000_000_000, "");
         /// Connections of clients
-        connections: u32 = CONNECTIONS, or(4096);
+        "connections" (connections) = CONNECTIONS,
+            then(|it| it.connections_per_client = it.connections_per_client.min(it.connections));
         /// Of these, those of one client network
-        connections_per_client: u32 = CONNECTIONS, or(connections.min(512), "`512`");
+        "connections_per_client" (connections_per_client) = CONNECTIONS;
         /// Leading bits of an IPv6 address that name a client network
-        client_len: u8 = CLIENT_LEN, or(CLIENT_BITS);
+        "client_len" (client_len.v6) = CLIENT_LEN;
         /// Leading bits of an IPv4 address that name one
-        client_len4: u8 = CLIENT_LEN4, or(CLIENT_BITS4);
+        "client_len4" (client_len.v4) = CLIENT_LEN4;
         /// Requests at once on an HTTP/2 connection
-        streams: u32 = integer(1..=10_000, ""), or(100);
+        "streams" (streams) = integer(1..=10_000, "");
         /// Connections to servers, of all clients together, and three quarters of it of one client network; whoever needs one
         /// more gets 503
-        server_connections: u32 = CONNECTIONS, or(8192);
+        "server_connections" (server_connections) = CONNECTIONS;
         /// Connections to servers that wait for a request
-        pool: u32 = integer(0..=100_000, ""), or(512);
+        "pool" (pool) = integer(0..=100_000, "");
         /// How long they wait
-        pool_time: Duration = LIMIT, or(Duration::from_secs(15));
+        "pool_time" (pool_time) = LIMIT;
         /// That requests and tunnels have when the proxy ends. Hosts are told of the end before; systemd is asked to wait
         /// as long, and any other service manager has to; a second SIGTERM cuts them
-        drain: Duration = time(0, DAY), or(Duration::from_secs(5));
+        "drain" (drain) = time(0, DAY);
     }
 }
 
-/// An access log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProxyLog {
-    /// `"stdout"`.
-    Stdout,
-    /// A file.
-    File(PathBuf),
-}
-
-/// What a line of it looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum ProxyLogFormat {
-    Common,
-    Combined,
-    Json,
-}
-
-const FORMAT: Choice<ProxyLogFormat> = Choice(&[
-    ("common", ProxyLogFormat::Common),
-    ("combined", ProxyLogFormat::Combined),
-    ("json", ProxyLogFormat::Json),
+const FORMAT: Choice<LogFormat> = Choice(&[
+    ("common", LogFormat::Common),
+    ("combined", LogFormat::Combined),
+    ("json", LogFormat::Json),
 ]);
 
 /// A token of HTTP (RFC 9110 section 5.6.2).

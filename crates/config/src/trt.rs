@@ -5,6 +5,7 @@ pub(crate) mod check;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use fordway_relay::{Limits, Urgent};
 use fordway_xlat::addr::Pool6;
 use fordway_xlat::{IcmpErrors, TrafficClass};
 use ipnet::{IpNet, Ipv4Net};
@@ -21,7 +22,7 @@ use crate::value;
 /// Idle times, in seconds: up to a week.
 const IDLE: Time = seconds(1, 7 * 86_400);
 
-const COUNT: Integer<u32> = integer(1..=4_000_000, "");
+const COUNT: Integer<usize> = integer(1..=4_000_000, "");
 
 /// A routing table that is none of the kernel's own.
 const TABLE: Plain<u32> = Plain {
@@ -85,27 +86,13 @@ keys! {
         traffic_class: TrafficClass = TRAFFIC_CLASS, or(TrafficClass::Copy);
         /// What becomes of urgent data of TCP (RFC 3142 section 5, RFC 6093). `carry`: it is sent as urgent. `inline`:
         /// it is sent as ordinary octets. `discard`: it is left out
-        urgent: UrgentData = URGENT, or(UrgentData::Carry);
+        urgent: Urgent = URGENT, or(Urgent::Carry);
         /// Connections without octets are probed after so long, on both sides
         keepalive: Option<Duration> = or("off", seconds(1, 32_767)), or(Some(Duration::from_secs(600)));
         /// ICMPv6 errors, for each thread
         icmp_errors: IcmpErrors, flat();
-        /// TCP connections at once
-        max_connections: u32 = COUNT, or(65_536);
-        /// UDP sessions at once
-        max_sessions: u32 = COUNT, or(65_536);
-        /// Of both, each, those of one client network
-        max_per_client: u32 = COUNT, or(4_096);
-        /// Leading bits of an IPv6 address that name a client network
-        client_len: u8 = CLIENT_LEN, or(64);
-        /// Time for a server to answer
-        connect_timeout: Duration = seconds(1, 120), or(Duration::from_secs(30));
-        /// A connection without octets is reset (RFC 5382 REQ-5)
-        tcp_idle: Duration = IDLE, or(Duration::from_secs(7_440));
-        /// A connection that one side has closed is reset after so long without octets
-        half_closed_idle: Duration = IDLE, or(Duration::from_secs(240));
-        /// A UDP session without datagrams ends (RFC 4787 REQ-5)
-        udp_idle: Duration = IDLE, or(Duration::from_secs(300));
+        /// What bounds it
+        limits: Limits, flat();
         /// Mark of packets that are delivered to the relay. The default is a number that other programs hardly use; several
         /// relays may share it
         mark: u32 = NUMBER, or(0x7472_7400);
@@ -114,20 +101,26 @@ keys! {
     }
 }
 
-/// What becomes of TCP's urgent data (RFC 3142 section 5, RFC 6093).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UrgentData {
-    /// It is sent as urgent on the other side.
-    #[default]
-    Carry,
-    /// It stays in its place, without a mark.
-    Inline,
-    /// It is left out.
-    Discard,
+keys! {
+    impl Limits {
+        /// TCP connections at once
+        "max_connections" (connections) = COUNT;
+        /// UDP sessions at once
+        "max_sessions" (sessions) = COUNT;
+        /// Of both, each, those of one client network
+        "max_per_client" (per_client) = COUNT;
+        /// Leading bits of an IPv6 address that name a client network
+        "client_len" (client_len) = CLIENT_LEN;
+        /// Time for a server to answer
+        "connect_timeout" (connect) = seconds(1, 120);
+        /// A connection without octets is reset (RFC 5382 REQ-5)
+        "tcp_idle" (idle) = IDLE;
+        /// A connection that one side has closed is reset after so long without octets
+        "half_closed_idle" (half_closed) = IDLE;
+        /// A UDP session without datagrams ends (RFC 4787 REQ-5)
+        "udp_idle" (udp_idle) = IDLE;
+    }
 }
 
-const URGENT: Choice<UrgentData> = Choice(&[
-    ("carry", UrgentData::Carry),
-    ("inline", UrgentData::Inline),
-    ("discard", UrgentData::Discard),
-]);
+const URGENT: Choice<Urgent> =
+    Choice(&[("carry", Urgent::Carry), ("inline", Urgent::Inline), ("discard", Urgent::Discard)]);

@@ -126,7 +126,7 @@ const NAME_HELP: &str =
 pub(crate) fn name(value: &Value<'_>) -> Parsed<InterfaceName> {
     string(value, "a name", NAME_HELP)?
         .parse()
-        .map_err(|error: crate::NameError| wrong(value, error.to_string(), NAME_HELP))
+        .map_err(|error: String| wrong(value, error, NAME_HELP))
 }
 
 /// The name of a translator. There are files, owners of host changes and an nftables table of it, which
@@ -298,13 +298,13 @@ pub(crate) fn address<T: FromStr>(value: &Value<'_>, wanted: &str, help: &str) -
 }
 
 /// A text in a type whose error says what is wrong with it.
-pub(crate) fn parsed<T: FromStr<Err = E>, E: Display>(
+pub(crate) fn parsed<T, E: Display>(
     value: &Value<'_>,
     wanted: &str,
     help: &str,
+    parse: fn(&str) -> Result<T, E>,
 ) -> Parsed<T> {
-    let text = string(value, wanted, help)?;
-    text.parse().map_err(|error: E| wrong(value, error.to_string(), help))
+    parse(string(value, wanted, help)?).map_err(|error| wrong(value, error.to_string(), help))
 }
 
 pub(crate) fn socket_address(value: &Value<'_>) -> Parsed<SocketAddr> {

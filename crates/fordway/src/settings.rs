@@ -13,14 +13,14 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
-use fordway_config::{Advertise, Config, Dns64, Preference, Reverse, Upstream, UpstreamProtocol};
+use fordway_config::{Advertise, Config, Dns64};
 use fordway_dns64::{Policies, Policy, Range};
 use fordway_nameserver as dns64;
-use fordway_nameserver::{Limits, Rate};
+use fordway_nameserver::Rate;
 use fordway_net::{Address, IpNet};
 use fordway_resolver as upstream;
 use fordway_router::{self as router, Device, Prefixes, Rdnss, Route};
-use fordway_serve::{Acl, ClientLen};
+use fordway_serve::Acl;
 use fordway_xlat::addr::Pool6;
 use ipnet::{Ipv4Net, Ipv6Net};
 
@@ -51,12 +51,7 @@ pub(crate) fn dns64(config: &Config, local: &[IpNet]) -> Result<Option<dns64::Se
         rate,
         cache_octets: octets(dns64.cache / READY),
         udp_size: dns64.udp_size,
-        limits: Limits {
-            connections: dns64.tcp_clients as usize,
-            idle: dns64.tcp_idle,
-            client_len: ClientLen { v6: dns64.client_len, v4: dns64.client_len4 },
-            ..Limits::default()
-        },
+        limits: dns64.limits.clone(),
     }))
 }
 
@@ -81,19 +76,8 @@ pub(crate) fn upstream(dns64: &Dns64) -> upstream::Settings {
         deadline: dns64.deadline,
         cache_octets: octets(dns64.cache - dns64.cache / READY),
         validate: dns64.validate.then(anchors),
-        ..upstream::Settings::new(dns64.upstream.iter().map(server).collect())
+        ..upstream::Settings::new(dns64.upstream.clone())
     }
-}
-
-fn server(upstream: &Upstream) -> upstream::Server {
-    use upstream::Protocol;
-    let protocol = match upstream.protocol.clone() {
-        UpstreamProtocol::Udp => Protocol::Udp,
-        UpstreamProtocol::Tcp => Protocol::Tcp,
-        UpstreamProtocol::Tls { name } => Protocol::Tls { name },
-        UpstreamProtocol::Https { name, path } => Protocol::Https { name, path },
-    };
-    upstream::Server { address: upstream.address, protocol }
 }
 
 /// The prefixes that addresses are made of where no policy says otherwise: `[dns64]`'s own, or those of the
@@ -114,10 +98,7 @@ fn policies(config: &Config, dns64: &Dns64) -> Result<Policies, Failure> {
         exclude: dns64.exclude.clone(),
         exclude_a: dns64.exclude_a.clone(),
         exempt: dns64.exempt.iter().cloned().collect(),
-        reverse: match dns64.reverse {
-            Reverse::Cname => fordway_dns64::Reverse::Cname,
-            Reverse::Local => fordway_dns64::Reverse::Local,
-        },
+        reverse: dns64.reverse,
         nat64_names: dns64.nat64_names.clone(),
         allow_private: dns64.allow_private.unwrap_or(translators_do),
         site: config.pool6().into_iter().filter(|it| !pool6.contains(it)).collect(),
@@ -166,7 +147,7 @@ fn device(config: &Config, advertise: &Advertise) -> Device {
     let pref64 = advertise.pref64.clone().unwrap_or_else(|| prefixes(config));
     let route = |route: &fordway_config::AdvertisedRoute| Route {
         prefix: route.prefix,
-        preference: preference(route.preference),
+        preference: route.preference,
         lifetime: route.lifetime.map(seconds),
     };
     Device {
@@ -195,7 +176,7 @@ fn device(config: &Config, advertise: &Advertise) -> Device {
         min_interval: advertise.min_interval,
         managed: advertise.managed,
         other: advertise.other(),
-        preference: preference(advertise.preference),
+        preference: advertise.preference,
         hop_limit: advertise.hop_limit,
         reachable: millis(advertise.reachable),
         retrans: millis(advertise.retrans),
@@ -214,14 +195,6 @@ fn serving(config: &Config) -> Vec<Ipv6Addr> {
         _ => None,
     });
     v6.collect()
-}
-
-fn preference(preference: Preference) -> router::Preference {
-    match preference {
-        Preference::Low => router::Preference::Low,
-        Preference::Medium => router::Preference::Medium,
-        Preference::High => router::Preference::High,
-    }
 }
 
 fn seconds(time: Duration) -> u32 {

@@ -1,5 +1,6 @@
 //! Which destinations clients may reach.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
@@ -30,6 +31,16 @@ pub enum Destination {
     Below(String),
     /// Addresses.
     Net(IpNet),
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Destination::Name(name) => f.write_str(name),
+            Destination::Below(name) => write!(f, "*.{name}"),
+            Destination::Net(net) => write!(f, "{net}"),
+        }
+    }
 }
 
 impl Destination {

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 use std::time::Instant;
 
 use fordway_wire::ipv6;
+use fordway_xlat::IcmpErrors;
 
 use super::settings::Settings;
 use fordway_serve::Bucket;
@@ -83,8 +84,12 @@ impl Errors {
         about: Quoted<'_>,
         now: Instant,
     ) -> bool {
-        let Some(rate) = settings.icmp else { return false };
-        if !self.bucket.take(rate.per_second, rate.burst, now) {
+        let may_send = match settings.icmp {
+            IcmpErrors::Off => false,
+            IcmpErrors::Unlimited => true,
+            IcmpErrors::Limited { per_second, burst } => self.bucket.take(per_second, burst, now),
+        };
+        if !may_send {
             return false;
         }
         let source = settings.embedded(router, *about.asked.ip());

@@ -4,8 +4,8 @@
 //! the server, and passes on what comes. Nothing is translated but addresses, so path MTU, segments and retransmissions
 //! are each side's own matter; there are no sequence numbers, checksums or fragments to be carried over.
 //!
-//! - [`bind`] takes the sockets, which needs CAP_NET_ADMIN and CAP_NET_RAW; [`Bound::intercept`] gives the
-//!   rules by which packets reach them; [`Bound::start`] starts the threads, which need no privileges;
+//! - [`Server::bind`](fordway_serve::Service::bind) takes the sockets, which needs CAP_NET_ADMIN and CAP_NET_RAW; [`Bound::intercept`] gives the
+//!   rules by which packets reach them; [`Server::start`](fordway_serve::Service::start) starts the threads, which need no privileges;
 //! - [`Server::replace`] goes on with other settings: connections stay.
 //!
 //! Each thread has its own sockets (SO_REUSEPORT) and its own epoll set, and a connection stays with its thread. Octets
@@ -27,5 +27,5 @@ mod udp;
 mod worker;
 
 pub use counters::Stats;
-pub use server::{Bound, Error, Server, bind};
-pub use settings::{Class, IcmpRate, Limits, Settings, Urgent};
+pub use server::{Bound, Error, Server};
+pub use settings::{Limits, Settings, Urgent};

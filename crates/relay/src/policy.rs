@@ -90,9 +90,10 @@ pub(super) mod tests {
     use std::collections::HashSet;
     use std::num::NonZeroUsize;
 
-    use super::super::settings::{Class, IcmpRate, Limits, Urgent};
+    use super::super::settings::{Limits, Urgent};
     use super::*;
     use fordway_serve::Acl;
+    use fordway_xlat::{IcmpErrors, TrafficClass};
 
     pub(in super::super) fn settings() -> Settings {
         Settings {
@@ -107,10 +108,10 @@ pub(super) mod tests {
             allow_own: false,
             own4: HashSet::from([Ipv4Addr::new(192, 0, 2, 1)]),
             source4: Vec::new(),
-            class: Class::Copy,
+            class: TrafficClass::Copy,
             urgent: Urgent::Carry,
             keepalive: None,
-            icmp: Some(IcmpRate { per_second: 100, burst: 100 }),
+            icmp: IcmpErrors::Limited { per_second: 100, burst: 100 },
             limits: Limits::default(),
         }
     }

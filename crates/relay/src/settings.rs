@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use fordway_xlat::addr::Pool6;
-
 use fordway_serve::Acl;
+use fordway_xlat::addr::Pool6;
+use fordway_xlat::{IcmpErrors, TrafficClass};
 
 /// Settings of a relay; [`Server::replace`](super::Server::replace) applies others while it runs.
 #[derive(Debug, Clone)]
@@ -35,26 +35,17 @@ pub struct Settings {
     /// IPv4 addresses of this host that connections to servers come from: each client network has one of them. Empty:
     /// the one that routing chooses.
     pub source4: Vec<Ipv4Addr>,
-    /// Traffic Class and Type of Service.
-    pub class: Class,
+    /// Traffic Class and Type of Service. [`TrafficClass::Copy`]: as the client has it, of its SYN, and of each of its
+    /// datagrams and those that answer them. ECN is left to each side's TCP, and copied in datagrams.
+    pub class: TrafficClass,
     /// What becomes of urgent data.
     pub urgent: Urgent,
     /// A connection without octets is probed after so long; `None`: never.
     pub keepalive: Option<Duration>,
-    /// ICMPv6 errors that each thread sends; `None`: none at all.
-    pub icmp: Option<IcmpRate>,
+    /// ICMPv6 errors that each thread sends.
+    pub icmp: IcmpErrors,
     /// Other limits.
     pub limits: Limits,
-}
-
-/// Traffic Class and Type of Service of what the relay sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// As the client has it: of its SYN, and of each of its datagrams and those that answer them. ECN is left to each
-    /// side's TCP, and copied in datagrams.
-    Copy,
-    /// This octet.
-    Set(u8),
 }
 
 /// What becomes of TCP's urgent data (RFC 3142 section 5, RFC 6093).
@@ -66,15 +57,6 @@ pub enum Urgent {
     Inline,
     /// It is left out.
     Discard,
-}
-
-/// How often ICMPv6 errors are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IcmpRate {
-    /// In a second.
-    pub per_second: u32,
-    /// At once after a pause.
-    pub burst: u32,
 }
 
 /// Bounds of what others can make a relay hold, over all threads.

@@ -6,12 +6,13 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use fordway_net::{keep_syn, tell_fragmented};
+use fordway_xlat::TrafficClass;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::io::Errno;
 use rustix::net::sockopt as option;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
-use super::settings::{Class, Settings};
+use super::settings::Settings;
 use fordway_serve::message::MessageSocket;
 
 /// Connections that wait to be taken. The kernel has at most net.core.somaxconn, and answers what goes beyond with SYN
@@ -64,8 +65,8 @@ pub(super) fn tcp(settings: &Settings, port: u16) -> io::Result<TcpListener> {
 /// What new connections of clients inherit of the settings.
 pub(super) fn follow_settings(listener: &TcpListener, settings: &Settings) -> io::Result<()> {
     match settings.class {
-        Class::Copy => keep_syn(listener)?,
-        Class::Set(class) => option::set_ipv6_tclass(listener, class.into())?,
+        TrafficClass::Copy => keep_syn(listener)?,
+        TrafficClass::Set(class) => option::set_ipv6_tclass(listener, class.into())?,
     }
     Ok(keepalive(listener, settings.keepalive)?)
 }

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use fordway_net::syn_traffic_class;
+use fordway_xlat::TrafficClass;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
@@ -17,7 +18,7 @@ use rustix::net::{self as sock, AddressFamily, SocketFlags, SocketType, sockopt 
 use slotmap::SlotMap;
 
 use super::core::{Core, Key, TCP_V4, TCP_V6, token};
-use super::settings::{Class, Settings};
+use super::settings::Settings;
 use super::sockets::keepalive;
 use super::timers::Timers;
 pub(super) use connection::Side;
@@ -310,8 +311,8 @@ fn class(settings: &Settings, v6: &OwnedFd) -> u8 {
     const DSCP: u8 = 0xfc;
     match settings.class {
         // The client's side has it from the listening socket.
-        Class::Set(class) => class,
-        Class::Copy => {
+        TrafficClass::Set(class) => class,
+        TrafficClass::Copy => {
             let class = syn_traffic_class(v6).ok().flatten().unwrap_or(0) & DSCP;
             if class != 0 {
                 let _ = option::set_ipv6_tclass(v6, class.into());

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use foldhash::quality::RandomState;
 use fordway_net::{Datagram, Peer, RecvBatch, SendBatch};
+use fordway_xlat::TrafficClass;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
@@ -21,7 +22,6 @@ use socket2::Socket;
 
 use super::core::{Core, Key, UDP_V4, token};
 use super::icmp::{Errors, IcmpError, Quoted, checksum};
-use super::settings::Class;
 use super::timers::Timers;
 use fordway_serve::Network;
 use session::{Mapping, Session};
@@ -105,8 +105,8 @@ impl Udp {
             }
             current = Some(key);
             let class = match core.settings.class {
-                Class::Copy => datagram.told.class,
-                Class::Set(class) => Some(class),
+                TrafficClass::Copy => datagram.told.class,
+                TrafficClass::Set(class) => Some(class),
             };
             let peer = Peer::new(SocketAddr::V4(server)).with_class(class);
             self.to_servers.push(&peer, |octets| octets.extend(datagram.octets));
@@ -248,8 +248,8 @@ impl Udp {
                 session.active = core.now;
                 session.down += datagram.octets.len() as u64;
                 let class = match core.settings.class {
-                    Class::Copy => datagram.told.class,
-                    Class::Set(class) => Some(class),
+                    TrafficClass::Copy => datagram.told.class,
+                    TrafficClass::Set(class) => Some(class),
                 };
                 // A raw socket has no ports.
                 let client =

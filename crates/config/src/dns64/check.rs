@@ -2,11 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use fordway_dns64::Reverse;
+use fordway_resolver::{Protocol, Server};
 use fordway_xlat::addr::Pool6;
 use ipnet::{IpNet, Ipv4Net};
 use toml::Spanned;
 
-use super::{Dns64, Reverse, Upstream, UpstreamProtocol};
+use super::Dns64;
 use crate::diagnostic::Sink;
 use crate::findings::{duplicates, no_effect, twice, well_known_prefix};
 use crate::keys::{Places, Read};
@@ -28,8 +30,8 @@ pub(crate) fn dns64(draft: &Read<Dns64>, prefixes: &[Pool6], unread: bool, sink:
     if !complete {
         return;
     }
-    let shows_certificate = |upstream: &Upstream| {
-        matches!(upstream.protocol, UpstreamProtocol::Tls { .. } | UpstreamProtocol::Https { .. })
+    let shows_certificate = |upstream: &Server| {
+        matches!(upstream.protocol, Protocol::Tls { .. } | Protocol::Https { .. })
     };
     if let Some(span) = at.key("ca").filter(|_| !dns64.upstream.iter().any(shows_certificate)) {
         let message = "`ca` has no effect: no upstream server is asked over TLS or HTTPS";
@@ -69,7 +71,7 @@ pub(crate) fn covered(listen: &[Spanned<SocketAddr>], sink: &mut Sink) {
 }
 
 /// A server that asks itself never gets an answer.
-fn loops(listen: &[Spanned<SocketAddr>], upstream: &[Spanned<Upstream>], sink: &mut Sink) {
+fn loops(listen: &[Spanned<SocketAddr>], upstream: &[Spanned<Server>], sink: &mut Sink) {
     for upstream in upstream {
         let asked = upstream.get_ref().address;
         let takes = |it: &&Spanned<SocketAddr>| {

@@ -1,158 +1,79 @@
 //! Upstream servers, as one writes them: `192.0.2.53`, `tcp://[2001:db8::53]:5353`,
 //! `tls://192.0.2.53#dns.example`, `https://192.0.2.53/dns-query#dns.example`.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
+
+use fordway_resolver::{Protocol, Server};
 
 use crate::value::{is_host, server_name};
-
-/// A server to which questions are passed on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Upstream {
-    /// Its address and port.
-    pub address: SocketAddr,
-    /// How it is asked.
-    pub protocol: UpstreamProtocol,
-}
-
-/// How an upstream server is asked.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum UpstreamProtocol {
-    /// UDP, and TCP where an answer is truncated.
-    Udp,
-    /// TCP alone.
-    Tcp,
-    /// TLS (RFC 7858).
-    Tls {
-        /// The name in its certificate; `None`: its address has to be there.
-        name: Option<String>,
-    },
-    /// HTTPS (RFC 8484).
-    Https {
-        /// The name in its certificate; `None`, with an IPv4 address: that has to be there.
-        name: Option<String>,
-        /// The path in the URL, which begins with `/`.
-        path: String,
-    },
-}
-
-/// Why a text names no upstream server.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UpstreamError {
-    /// The word in front.
-    #[error("\"{0}://\" is none of udp://, tcp://, tls:// and https://")]
-    Scheme(String),
-    /// The address.
-    #[error("\"{0}\" is no address, with a port or without")]
-    Address(String),
-    /// A server that can't be asked.
-    #[error("{0} can't be a server's address")]
-    NoHost(IpAddr),
-    /// Port 0.
-    #[error("port 0 can't be used")]
-    Port,
-    /// A name where no certificate is shown.
-    #[error("a name behind # is for tls:// and https://, which show a certificate")]
-    NameWithoutTls,
-    /// What is no name.
-    #[error("\"{0}\" is no name that a certificate could have")]
-    Name(String),
-    /// HTTPS has no name to ask for.
-    #[error("https:// to an IPv6 address needs the server's name behind #")]
-    NameNeeded,
-    /// A path where there is none.
-    #[error("a path is for https:// alone")]
-    PathWithoutHttps,
-    /// What is no path.
-    #[error("\"{0}\" is no path of a URL")]
-    Path(String),
-}
 
 /// The path that servers usually have (RFC 8484 section 4.1.1 has it in its examples).
 const USUAL_PATH: &str = "/dns-query";
 
-impl FromStr for Upstream {
-    type Err = UpstreamError;
-
-    fn from_str(text: &str) -> Result<Upstream, UpstreamError> {
-        let (scheme, rest) = text.split_once("://").unwrap_or(("udp", text));
-        let (rest, name) = match rest.split_once('#') {
-            Some((rest, name)) => (rest, Some(name)),
-            None => (rest, None),
-        };
-        let (host, path) = match rest.find('/') {
-            Some(at) => (&rest[..at], Some(&rest[at..])),
-            None => (rest, None),
-        };
-        let port = match scheme {
-            "udp" | "tcp" => 53,
-            "tls" => 853,
-            "https" => 443,
-            other => return Err(UpstreamError::Scheme(other.to_owned())),
-        };
-        let address = address(host, port)?;
-        let name = name
-            .map(|name| server_name(name).ok_or_else(|| UpstreamError::Name(name.to_owned())))
-            .transpose()?;
-        let is_tls = matches!(scheme, "tls" | "https");
-        if name.is_some() && !is_tls {
-            return Err(UpstreamError::NameWithoutTls);
+/// Reads a server; the error is a sentence.
+pub(crate) fn parse(text: &str) -> Result<Server, String> {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("udp", text));
+    let (rest, name) = match rest.split_once('#') {
+        Some((rest, name)) => (rest, Some(name)),
+        None => (rest, None),
+    };
+    let (host, path) = match rest.find('/') {
+        Some(at) => (&rest[..at], Some(&rest[at..])),
+        None => (rest, None),
+    };
+    let port = match scheme {
+        "udp" | "tcp" => 53,
+        "tls" => 853,
+        "https" => 443,
+        other => {
+            return Err(format!("\"{other}://\" is none of udp://, tcp://, tls:// and https://"));
         }
-        if name.is_none() && scheme == "https" && address.is_ipv6() {
-            return Err(UpstreamError::NameNeeded);
-        }
-        if path.is_some() && scheme != "https" {
-            return Err(UpstreamError::PathWithoutHttps);
-        }
-        let protocol = match scheme {
-            "udp" => UpstreamProtocol::Udp,
-            "tcp" => UpstreamProtocol::Tcp,
-            "tls" => UpstreamProtocol::Tls { name },
-            _ => {
-                let path = path.filter(|path| *path != "/").unwrap_or(USUAL_PATH);
-                if !path.bytes().all(|octet| octet.is_ascii_graphic()) {
-                    return Err(UpstreamError::Path(path.to_owned()));
-                }
-                UpstreamProtocol::Https { name, path: path.to_owned() }
-            }
-        };
-        Ok(Upstream { address, protocol })
+    };
+    let address = address(host, port)?;
+    let no_name = |name| format!("\"{name}\" is no name that a certificate could have");
+    let name = name.map(|name| server_name(name).ok_or_else(|| no_name(name))).transpose()?;
+    let is_tls = matches!(scheme, "tls" | "https");
+    if name.is_some() && !is_tls {
+        let text = "a name behind # is for tls:// and https://, which show a certificate";
+        return Err(text.to_owned());
     }
+    if name.is_none() && scheme == "https" && address.is_ipv6() {
+        let text = "https:// to an IPv6 address needs the server's name behind #";
+        return Err(text.to_owned());
+    }
+    if path.is_some() && scheme != "https" {
+        return Err("a path is for https:// alone".to_owned());
+    }
+    let protocol = match scheme {
+        "udp" => Protocol::Udp,
+        "tcp" => Protocol::Tcp,
+        "tls" => Protocol::Tls { name },
+        _ => {
+            let path = path.filter(|path| *path != "/").unwrap_or(USUAL_PATH);
+            if !path.bytes().all(|octet| octet.is_ascii_graphic()) {
+                return Err(format!("\"{path}\" is no path of a URL"));
+            }
+            Protocol::Https { name, path: path.to_owned() }
+        }
+    };
+    Ok(Server { address, protocol })
 }
 
 /// An address with its port in the usual form, or an address alone.
-fn address(text: &str, port: u16) -> Result<SocketAddr, UpstreamError> {
-    let bad = || UpstreamError::Address(text.to_owned());
+fn address(text: &str, port: u16) -> Result<SocketAddr, String> {
+    let bad = || format!("\"{text}\" is no address, with a port or without");
     let bracketed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let address = match bracketed.unwrap_or(text).parse::<IpAddr>() {
         Ok(address) if bracketed.is_none() || address.is_ipv6() => SocketAddr::new(address, port),
         _ => text.parse().map_err(|_| bad())?,
     };
     if address.port() == 0 {
-        return Err(UpstreamError::Port);
+        return Err("port 0 can't be used".to_owned());
     }
     if !is_host(address.ip()) {
-        return Err(UpstreamError::NoHost(address.ip()));
+        return Err(format!("{} can't be a server's address", address.ip()));
     }
     Ok(address)
-}
-
-impl fmt::Display for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = self.address;
-        let (scheme, path, name) = match &self.protocol {
-            UpstreamProtocol::Udp => return write!(f, "{address}"),
-            UpstreamProtocol::Tcp => return write!(f, "tcp://{address}"),
-            UpstreamProtocol::Tls { name } => ("tls", "", name),
-            UpstreamProtocol::Https { name, path } => ("https", path.as_str(), name),
-        };
-        write!(f, "{scheme}://{address}{path}")?;
-        match name {
-            Some(name) => write!(f, "#{name}"),
-            None => Ok(()),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -174,29 +95,29 @@ mod tests {
             ("https://192.0.2.53/q#dns.example", "https://192.0.2.53:443/q#dns.example"),
             ("https://[2001:db8::53]:8443/a/b#a.b", "https://[2001:db8::53]:8443/a/b#a.b"),
         ] {
-            let upstream: Upstream = text.parse().unwrap();
+            let upstream = parse(text).unwrap();
             assert_eq!(upstream.to_string(), written);
-            assert_eq!(written.parse::<Upstream>().unwrap(), upstream);
+            assert_eq!(parse(written).unwrap(), upstream);
         }
     }
 
     #[test]
     fn what_is_no_server() {
-        let bad = |text: &str| text.parse::<Upstream>().unwrap_err();
-        assert_eq!(bad("quic://192.0.2.53"), UpstreamError::Scheme("quic".to_owned()));
+        let bad = |text: &str| parse(text).unwrap_err();
+        assert!(bad("quic://192.0.2.53").starts_with("\"quic://\" is none of "));
         for text in ["dns.example", "", "tls://", "[192.0.2.53]", "192.0.2.53:x", "[2001:db8::53"] {
-            assert!(matches!(bad(text), UpstreamError::Address(_)), "{text}");
+            assert!(bad(text).ends_with(" is no address, with a port or without"), "{text}");
         }
-        assert_eq!(bad("192.0.2.53:0"), UpstreamError::Port);
+        assert_eq!(bad("192.0.2.53:0"), "port 0 can't be used");
         for text in ["0.0.0.0", "::", "ff02::fb", "224.0.0.251", "255.255.255.255"] {
-            assert!(matches!(bad(text), UpstreamError::NoHost(_)), "{text}");
+            assert!(bad(text).ends_with(" can't be a server's address"), "{text}");
         }
-        assert_eq!(bad("192.0.2.53#dns.example"), UpstreamError::NameWithoutTls);
-        assert_eq!(bad("https://2001:db8::53"), UpstreamError::NameNeeded);
-        assert_eq!(bad("tls://192.0.2.53/dns-query"), UpstreamError::PathWithoutHttps);
-        assert!(matches!(bad("https://192.0.2.53/a b"), UpstreamError::Path(_)));
+        assert!(bad("192.0.2.53#dns.example").starts_with("a name behind # is for tls://"));
+        assert!(bad("https://2001:db8::53").ends_with("needs the server's name behind #"));
+        assert_eq!(bad("tls://192.0.2.53/dns-query"), "a path is for https:// alone");
+        assert_eq!(bad("https://192.0.2.53/a b"), "\"/a b\" is no path of a URL");
         for text in ["tls://192.0.2.53#", "tls://192.0.2.53#a..b", "tls://192.0.2.53#a b"] {
-            assert!(matches!(bad(text), UpstreamError::Name(_)), "{text}");
+            assert!(bad(text).ends_with(" is no name that a certificate could have"), "{text}");
         }
     }
 }

@@ -23,7 +23,7 @@ const WHAT: List<Choice<LogEvent>> = some(
     WHAT_HELP,
 );
 const TO: Plain<LogTarget> = text(
-    |v| value::parsed::<LogTarget, LogTargetError>(v, "a place", TO_HELP),
+    |v| value::parsed(v, "a place", TO_HELP, str::parse::<LogTarget>),
     (
         "`\"json:PATH\"`, `\"syslog:udp:ADDR:PORT\"`, `\"syslog:unix:PATH\"`, `\"ipfix:udp:ADDR:PORT\"`",
         "",
@@ -93,45 +93,31 @@ pub enum LogTarget {
     Ipfix(SocketAddr),
 }
 
-/// Why a text names no place for a log.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LogTargetError {
-    /// The word in front.
-    #[error("\"{0}\" begins with none of json:, syslog:udp:, syslog:unix: and ipfix:udp:")]
-    Kind(String),
-    /// A path that depends on the daemon's folder.
-    #[error("\"{0}\" is no absolute path")]
-    Path(String),
-    /// The collector's address.
-    #[error("\"{0}\" is no address with a port")]
-    Address(String),
-}
-
+/// The error is a sentence.
 impl FromStr for LogTarget {
-    type Err = LogTargetError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<LogTarget, LogTargetError> {
+    fn from_str(text: &str) -> Result<LogTarget, String> {
         let path = |path: &str| match path.starts_with('/') {
             true => Ok(PathBuf::from(path)),
-            false => Err(LogTargetError::Path(path.to_owned())),
+            false => Err(format!("\"{path}\" is no absolute path")),
         };
         let address = |text: &str| match text.parse::<SocketAddr>() {
             Ok(address) if address.port() != 0 => Ok(address),
-            _ => Err(LogTargetError::Address(text.to_owned())),
+            _ => Err(format!("\"{text}\" is no address with a port")),
         };
         if let Some(rest) = text.strip_prefix("json:") {
-            return Ok(LogTarget::Json(path(rest)?));
+            path(rest).map(LogTarget::Json)
+        } else if let Some(rest) = text.strip_prefix("syslog:udp:") {
+            address(rest).map(LogTarget::SyslogUdp)
+        } else if let Some(rest) = text.strip_prefix("syslog:unix:") {
+            path(rest).map(LogTarget::SyslogUnix)
+        } else if let Some(rest) = text.strip_prefix("ipfix:udp:") {
+            address(rest).map(LogTarget::Ipfix)
+        } else {
+            let kinds = "json:, syslog:udp:, syslog:unix: and ipfix:udp:";
+            Err(format!("\"{text}\" begins with none of {kinds}"))
         }
-        if let Some(rest) = text.strip_prefix("syslog:udp:") {
-            return Ok(LogTarget::SyslogUdp(address(rest)?));
-        }
-        if let Some(rest) = text.strip_prefix("syslog:unix:") {
-            return Ok(LogTarget::SyslogUnix(path(rest)?));
-        }
-        if let Some(rest) = text.strip_prefix("ipfix:udp:") {
-            return Ok(LogTarget::Ipfix(address(rest)?));
-        }
-        Err(LogTargetError::Kind(text.to_owned()))
     }
 }
 

@@ -26,7 +26,7 @@ const SIZE_HELP: &str = "write the number of ports of a block, such as size = 51
 /// `pool4`.
 pub(crate) const POOL4: List<Plain<Pool4>> = list(
     text(
-        |v| value::parsed(v, "an address", POOL4_HELP),
+        |v| value::parsed(v, "an address", POOL4_HELP, str::parse),
         ("address with ports", "addresses with ports", "ADDR[:LO-HI]"),
     ),
     POOL4_HELP,

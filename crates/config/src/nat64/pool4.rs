@@ -7,7 +7,7 @@ use std::str::FromStr;
 use fordway_xlat::addr::classify::illegal_v4;
 use ipnet::{Ipv4Net, Ipv6Net};
 
-use crate::name::{InterfaceName, NameError};
+use crate::name::InterfaceName;
 
 /// Addresses with the same ports of each: `ADDR[/LEN|-ADDR][:LO-HI]` or `interface:DEV[:LO-HI]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,41 +105,13 @@ impl Pool4 {
     }
 }
 
-/// Why a text is no entry of `pool4`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Pool4Error {
-    /// The address part.
-    #[error("\"{0}\" is no IPv4 address, prefix or range of addresses")]
-    Addresses(String),
-    /// Bits behind a prefix length.
-    #[error("in {0}, bits are set behind the length")]
-    HostBits(Ipv4Net),
-    /// A range that ends before it begins.
-    #[error("the range of addresses ends before it begins")]
-    AddressOrder,
-    /// An address that no host on a wire can have.
-    #[error("{0} can't be a host's address on a wire")]
-    Illegal(Ipv4Addr),
-    /// The device's name.
-    #[error("\"{0}\" is no interface name: {1}")]
-    Interface(String, NameError),
-    /// The port part.
-    #[error("\"{0}\" is no range of ports")]
-    Ports(String),
-    /// Port 0, which no packet may have.
-    #[error("port 0 can't be assigned")]
-    PortZero,
-    /// A range that ends before it begins.
-    #[error("the range of ports ends before it begins")]
-    PortOrder,
-}
-
+/// The error is a sentence.
 impl FromStr for Pool4 {
-    type Err = Pool4Error;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Pool4, Pool4Error> {
+    fn from_str(text: &str) -> Result<Pool4, String> {
         if text.parse::<Ipv6Addr>().is_ok() || text.parse::<Ipv6Net>().is_ok() {
-            return Err(Pool4Error::Addresses(text.to_owned()));
+            return Err(no_addresses(text));
         }
         let (is_interface, rest) = match text.strip_prefix("interface:") {
             Some(rest) => (true, rest),
@@ -151,49 +123,61 @@ impl FromStr for Pool4 {
         };
         let ports = ports.map(Ports::from_str).transpose()?;
         if is_interface {
-            let name = address
-                .parse()
-                .map_err(|error| Pool4Error::Interface(address.to_owned(), error))?;
+            let wrong = |error| format!("\"{address}\" is no interface name: {error}");
+            let name = address.parse().map_err(wrong)?;
             let ports = ports.unwrap_or(Ports::DEFAULT_SHARED);
             return Ok(Pool4 { source: Pool4Source::Interface(name), ports });
         }
         let (first, last) = addresses(address)?;
         if let Some(illegal) = [first, last].into_iter().find(|it| illegal_v4(*it).is_some()) {
-            return Err(Pool4Error::Illegal(illegal));
+            return Err(format!("{illegal} can't be a host's address on a wire"));
         }
         let source = Pool4Source::Addresses { first, last };
         Ok(Pool4 { source, ports: ports.unwrap_or(Ports::DEFAULT) })
     }
 }
 
-fn addresses(text: &str) -> Result<(Ipv4Addr, Ipv4Addr), Pool4Error> {
-    let wrong = || Pool4Error::Addresses(text.to_owned());
+fn no_addresses(text: &str) -> String {
+    format!("\"{text}\" is no IPv4 address, prefix or range of addresses")
+}
+
+fn addresses(text: &str) -> Result<(Ipv4Addr, Ipv4Addr), String> {
+    let wrong = || no_addresses(text);
     if let Some((first, last)) = text.split_once('-') {
         let parse = |text: &str| text.parse::<Ipv4Addr>().map_err(|_| wrong());
         let (first, last) = (parse(first)?, parse(last)?);
-        return if first <= last { Ok((first, last)) } else { Err(Pool4Error::AddressOrder) };
+        return match first <= last {
+            true => Ok((first, last)),
+            false => Err("the range of addresses ends before it begins".to_owned()),
+        };
     }
     if text.contains('/') {
         let net: Ipv4Net = text.parse().map_err(|_| wrong())?;
         return match net.trunc() == net {
             true => Ok((net.network(), net.broadcast())),
-            false => Err(Pool4Error::HostBits(net)),
+            false => Err(format!("in {net}, bits are set behind the length")),
         };
     }
     let address = text.parse().map_err(|_| wrong())?;
     Ok((address, address))
 }
 
+/// The error is a sentence.
 impl FromStr for Ports {
-    type Err = Pool4Error;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Ports, Pool4Error> {
+    fn from_str(text: &str) -> Result<Ports, String> {
         let (low, high) = text.split_once('-').unwrap_or((text, text));
-        let port = |port: &str| port.parse().map_err(|_| Pool4Error::Ports(text.to_owned()));
+        let port =
+            |port: &str| port.parse().map_err(|_| format!("\"{text}\" is no range of ports"));
         let ports = Ports { low: port(low)?, high: port(high)? };
         match ports {
-            Ports { low: 0, .. } | Ports { high: 0, .. } => Err(Pool4Error::PortZero),
-            Ports { low, high } if low > high => Err(Pool4Error::PortOrder),
+            Ports { low: 0, .. } | Ports { high: 0, .. } => {
+                Err("port 0 can't be assigned".to_owned())
+            }
+            Ports { low, high } if low > high => {
+                Err("the range of ports ends before it begins".to_owned())
+            }
             ports => Ok(ports),
         }
     }
@@ -253,21 +237,24 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let addresses = |text: &str| Pool4Error::Addresses(text.to_owned());
-        let ports = |text: &str| Pool4Error::Ports(text.to_owned());
+        let addresses = no_addresses;
+        let ports = |text: &str| format!("\"{text}\" is no range of ports");
         for (text, error) in [
             ("", addresses("")),
             ("2001:db8::1", addresses("2001:db8::1")),
             ("192.0.2.1/33", addresses("192.0.2.1/33")),
-            ("192.0.2.1/24", Pool4Error::HostBits("192.0.2.1/24".parse().unwrap())),
-            ("192.0.2.2-192.0.2.1", Pool4Error::AddressOrder),
-            ("224.0.0.1", Pool4Error::Illegal(Ipv4Addr::new(224, 0, 0, 1))),
+            ("192.0.2.1/24", "in 192.0.2.1/24, bits are set behind the length".to_owned()),
+            ("192.0.2.2-192.0.2.1", "the range of addresses ends before it begins".to_owned()),
+            ("224.0.0.1", "224.0.0.1 can't be a host's address on a wire".to_owned()),
             ("192.0.2.1:", ports("")),
             ("192.0.2.1:1024-65536", ports("1024-65536")),
             ("192.0.2.1:1-2-3", ports("1-2-3")),
-            ("192.0.2.1:0-1023", Pool4Error::PortZero),
-            ("192.0.2.1:2000-1999", Pool4Error::PortOrder),
-            ("interface:", Pool4Error::Interface(String::new(), NameError::Empty)),
+            ("192.0.2.1:0-1023", "port 0 can't be assigned".to_owned()),
+            ("192.0.2.1:2000-1999", "the range of ports ends before it begins".to_owned()),
+            (
+                "interface:",
+                "\"\" is no interface name: an interface name can't be empty".to_owned(),
+            ),
         ] {
             assert_eq!(text.parse::<Pool4>(), Err(error), "{text}");
         }

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::{Proxy, ProxyMode, ProxyServer};
+use fordway_proxy::{Authority, Host};
+
+use super::{Proxy, ProxyMode};
 use crate::diagnostic::Sink;
 use crate::dns64::check::same_place;
 use crate::findings::duplicates;
@@ -56,9 +58,9 @@ pub(crate) fn proxies(
             sink.warn(open.span(), message, "write the networks of those whom it is for");
         }
         if let ProxyMode::Reverse(reverse) = &proxy.mode {
-            let loops = |server: &ProxyServer| match server {
-                ProxyServer::Address(address) => proxy.listen.contains(address),
-                ProxyServer::Name(..) => false,
+            let loops = |server: &Authority| match server.host {
+                Host::Address(ip) => proxy.listen.contains(&SocketAddr::new(ip, server.port)),
+                Host::Name(_) => false,
             };
             let upstream = places.each("upstream", &reverse.upstream);
             if let Some(server) = upstream.iter().find(|it| loops(it.get_ref())) {

@@ -1,11 +1,13 @@
 //! What a proxy is for: `mode = "forward"` and `mode = "reverse"`, each with keys of its own.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use fordway_proxy::{Authority, Destination};
 use ipnet::IpNet;
 use serde_json::json;
 
-use super::{Parsed, ProxyDestination, ProxyPorts, ProxyServer, ProxyServerError};
+use super::{Parsed, server};
 use crate::diagnostic::Sink;
 use crate::keys::common::{ALLOW, NET};
 use crate::keys::form::{Choice, Form, Given, List, Plain, list, or, some, text, time};
@@ -39,18 +41,23 @@ const EVERYBODY: &str = "write \"all\", or a list of networks such as [\"2001:db
 const CLIENTS: &str = "write networks of clients such as client = [\"2001:db8:5::/48\"]";
 const ACTION_HELP: &str = "write action = \"allow\" or action = \"deny\"";
 
-const PORTS: List<Plain<ProxyPorts>> = list(
+const PORTS: List<Plain<RangeInclusive<u16>>> = list(
     Plain {
+        read: ports,
+        write: |ports| match (ports.start(), ports.end()) {
+            (first, last) if first == last => first.to_string().into(),
+            (first, last) => format!("{first}-{last}").into(),
+        },
+        named: ("port or range", "ports and ranges", "PORT"),
         schema: || json!({"type": ["integer", "string"]}),
-        ..text(ports, ("port or range", "ports and ranges", "PORT"))
     },
     PORTS_HELP,
 );
-const SERVER: Plain<ProxyServer> = text(
-    |v| value::parsed::<ProxyServer, ProxyServerError>(v, "a server", SERVERS),
+const SERVER: Plain<Authority> = text(
+    |v| value::parsed(v, "a server", SERVERS, server::parse),
     ("server", "servers", "ADDR[:PORT]"),
 );
-const DESTINATION: Plain<ProxyDestination> =
+const DESTINATION: Plain<Destination> =
     text(destination, ("name or network", "names and networks", "NAME|NET"));
 
 /// A Host; `keep`: what the client asked for.
@@ -68,10 +75,10 @@ keys! {
         /// Whose requests are served; others get 403. `local`: as in `[dns64]`
         allow: Option<Vec<IpNet>> = ALLOW, or(None);
         /// Ports that CONNECT reaches
-        connect_ports: Vec<ProxyPorts> = PORTS, or(vec![ProxyPorts(443..=443)]);
+        connect_ports: Vec<RangeInclusive<u16>> = PORTS, or(vec![443..=443]);
         /// Ports that other requests reach
-        ports: Vec<ProxyPorts> = PORTS,
-            or(vec![ProxyPorts(80..=80), ProxyPorts(443..=443), ProxyPorts(1024..=u16::MAX)]);
+        ports: Vec<RangeInclusive<u16>> = PORTS,
+            or(vec![80..=80, 443..=443, 1024..=u16::MAX]);
         /// Destinations that no rule is about
         default: bool = ACTION, or(true);
         /// The first that fits decides
@@ -86,7 +93,7 @@ keys! {
         /// Whose requests are served; others get 403
         allow: Option<Vec<IpNet>> = or("all", list(NET, EVERYBODY)), or(None);
         /// The site's servers: address or name, port 80 unless another is written
-        upstream: Vec<ProxyServer> = some(SERVER, SERVERS), needed(Vec::new(), SERVERS);
+        upstream: Vec<Authority> = some(SERVER, SERVERS), needed(Vec::new(), SERVERS);
         /// The first that can be reached, or one after the other
         balance: bool = Choice(&[("first", false), ("turns", true)]), or(false);
         /// The Host that servers get; `keep`: the client's
@@ -103,9 +110,9 @@ keys! {
         /// Clients that it is for
         clients("client"): Option<Vec<IpNet>> = Given(some(NET, CLIENTS)), or(None, "all");
         /// Destinations: a name, `*.` and a name for all below it, a network
-        to: Option<Vec<ProxyDestination>> = Given(some(DESTINATION, TO)), or(None, "all");
+        to: Option<Vec<Destination>> = Given(some(DESTINATION, TO)), or(None, "all");
         /// Ports
-        ports: Option<Vec<ProxyPorts>> = Given(PORTS), or(None, "all");
+        ports: Option<Vec<RangeInclusive<u16>>> = Given(PORTS), or(None, "all");
         /// What becomes of such a request
         allow("action"): bool = ACTION, needed(false, ACTION_HELP);
     }
@@ -154,12 +161,12 @@ impl Keys for ProxyMode {
     }
 }
 
-fn destination(v: &Value<'_>) -> Parsed<ProxyDestination> {
+fn destination(v: &Value<'_>) -> Parsed<Destination> {
     let text = value::string(v, "a name or a network", TO)?;
     let looks_like_net =
         text.contains(['/', ':']) || text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'.'));
     if looks_like_net {
-        return value::net(v).map(ProxyDestination::Net);
+        return value::net(v).map(Destination::Net);
     }
     let (name, below) = match text.strip_prefix("*.") {
         Some(name) => (name, true),
@@ -168,19 +175,19 @@ fn destination(v: &Value<'_>) -> Parsed<ProxyDestination> {
     let name = value::server_name(name).ok_or_else(|| {
         Problem::new(v.span(), format!("\"{text}\" is neither a name nor a network"), TO)
     })?;
-    Ok(if below { ProxyDestination::Below(name) } else { ProxyDestination::Name(name) })
+    Ok(if below { Destination::Below(name) } else { Destination::Name(name) })
 }
 
 /// Ports: a number, or a range such as `"1024-65535"`.
-fn ports(v: &Value<'_>) -> Parsed<ProxyPorts> {
+fn ports(v: &Value<'_>) -> Parsed<RangeInclusive<u16>> {
     if v.get_ref().is_integer() {
         let port = value::integer(v, 1..=65_535, "")? as u16;
-        return Ok(ProxyPorts(port..=port));
+        return Ok(port..=port);
     }
     let text = value::string(v, "a port", PORTS_HELP)?;
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.trim().parse(), last.trim().parse()) {
-        (Ok(first @ 1u16..), Ok(last)) if first <= last => Ok(ProxyPorts(first..=last)),
+        (Ok(first @ 1u16..), Ok(last)) if first <= last => Ok(first..=last),
         _ => {
             let message = format!("\"{text}\" is no port and no range");
             Err(Problem::new(v.span(), message, PORTS_HELP).into())
@@ -197,7 +204,7 @@ fn host(v: &Value<'_>) -> Parsed<Option<String>> {
         return Ok(None);
     }
     let bracketed = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-    let good = text.parse::<ProxyServer>().is_ok()
+    let good = server::parse(text).is_ok()
         || bracketed.is_some_and(|it| it.parse::<std::net::Ipv6Addr>().is_ok());
     match good {
         true => Ok(Some(text.to_owned())),

@@ -4,10 +4,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fordway_config::{
-    Advertise, AdvertisedRoute, Config, Dns64, Dns64Policy, Name, Preference, Reverse, Upstream,
-    UpstreamProtocol, parse,
-};
+use fordway_config::{Advertise, AdvertisedRoute, Config, Dns64, Dns64Policy, Name, parse};
+use fordway_dns64::{Reverse, ndp::Preference};
+use fordway_nameserver::Limits;
+use fordway_resolver::{Protocol, Server};
+use fordway_serve::ClientLen;
 use fordway_xlat::addr::Pool6;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use proptest::collection::{btree_set, vec};
@@ -74,21 +75,21 @@ fn names() -> impl Strategy<Value = Vec<Name>> {
     })
 }
 
-fn upstream() -> impl Strategy<Value = Vec<Upstream>> {
+fn upstream() -> impl Strategy<Value = Vec<Server>> {
     let name = option::of("[a-z]{1,9}\\.example");
     let path = "/[a-z?={}]{1,9}";
     let protocol = (0u8..4, name, path).prop_map(|(kind, name, path)| match kind {
-        0 => UpstreamProtocol::Udp,
-        1 => UpstreamProtocol::Tcp,
-        2 => UpstreamProtocol::Tls { name },
+        0 => Protocol::Udp,
+        1 => Protocol::Tcp,
+        2 => Protocol::Tls { name },
         // The addresses are of IPv6.
-        _ => UpstreamProtocol::Https { name: name.or(Some("b.example".to_owned())), path },
+        _ => Protocol::Https { name: name.or(Some("b.example".to_owned())), path },
     });
     (numbers(1), vec(protocol, 4), 1u16..).prop_map(|(numbers, protocols, port)| {
         let server = |(number, protocol)| {
             // Apart from the addresses that are listened on.
             let address = SocketAddr::from((v6(0x1000 + number), port));
-            Upstream { address, protocol }
+            Server { address, protocol }
         };
         numbers.into_iter().zip(protocols).map(server).collect()
     })
@@ -126,8 +127,8 @@ prop_compose! {
         (timeout, deadline) in (millis(100..=10_000), millis(10_000..=60_000)),
         (rate, burst) in (option::of(1u32..), 1u32..=1_000_000),
         (cache, udp_size, attempts) in (1u64 << 20..=16 << 30, 512u16..=4096, 1u8..=8),
-        (tcp_clients, tcp_idle, threads) in (1u32..=65_535, seconds(1..=300), option::of(1usize..=64)),
-        (client_len, client_len4) in (32u8..=128, 8u8..=32),
+        (connections, idle, threads) in (1usize..=65_535, seconds(1..=300), option::of(1usize..=64)),
+        client_len in (32u8..=128, 8u8..=32).prop_map(|(v6, v4)| ClientLen { v6, v4 }),
         policies in vec(policy(), 0..3),
     ) -> Dns64 {
         let file = |wanted: bool| wanted.then(|| PathBuf::from("/etc/fordway/a file"));
@@ -160,10 +161,7 @@ prop_compose! {
             // Without a rate it means nothing.
             burst: if rate.is_some() { burst } else { 10_000 },
             udp_size,
-            tcp_clients,
-            tcp_idle,
-            client_len,
-            client_len4,
+            limits: Limits { connections, idle, client_len, ..Limits::default() },
             policies: policies.collect(),
         }
     }

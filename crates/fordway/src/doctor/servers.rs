@@ -3,8 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use fordway_config::{Config, Proxy, ProxyMode, ProxyServer, Trt};
+use fordway_config::{Config, Proxy, ProxyMode, Trt};
 use fordway_net::{IpNet, Netlink, RouteFilter, RouteKind};
+use fordway_proxy::{Authority, Host};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
@@ -116,12 +117,12 @@ async fn check_listening(proxy: &Proxy, findings: &mut Findings) {
 }
 
 /// The servers of a site.
-async fn check_site(proxy: &Proxy, upstream: &[ProxyServer], findings: &mut Findings) {
+async fn check_site(proxy: &Proxy, upstream: &[Authority], findings: &mut Findings) {
     let (mut reached, mut failed) = (Vec::new(), Vec::new());
     for server in upstream {
-        let outcome = match server {
-            ProxyServer::Address(address) => connect(*address).await,
-            ProxyServer::Name(name, port) => connect_by_name(name, *port).await,
+        let outcome = match &server.host {
+            Host::Address(address) => connect(SocketAddr::new(*address, server.port)).await,
+            Host::Name(name) => connect_by_name(name, server.port).await,
         };
         match outcome {
             Ok(()) => reached.push(server.to_string()),

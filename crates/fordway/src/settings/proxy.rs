@@ -2,17 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use fordway_config::{
-    Config, Proxy, ProxyDestination, ProxyForwarded, ProxyLog, ProxyLogFormat, ProxyMode,
-    ProxyPorts, ProxyRule, ProxyServer,
-};
+use fordway_config::{Config, Proxy, ProxyMode, ProxyRule};
 use fordway_net::IpNet;
-use fordway_proxy::{
-    Authority, Destination, Eyeballs, Forward, Forwarded, Host, Limits, Log, LogFormat, LogTarget,
-    Mode, Ports, Reverse, Rule, Rules, Settings, Tls,
-};
+use fordway_proxy::{Eyeballs, Forward, Log, Mode, Ports, Reverse, Rule, Rules, Settings, Tls};
 use fordway_resolver as upstream;
-use fordway_serve::{Acl, ClientLen};
+use fordway_serve::Acl;
 use fordway_xlat::addr::Pool6;
 use ipnet::{Ipv4Net, Ipv6Net};
 
@@ -34,15 +28,15 @@ fn one(proxy: &Proxy, translated: &[Pool6], local: &[IpNet]) -> Settings {
         ProxyMode::Forward(forward) => {
             let rules = forward.rules.iter().map(rule).collect();
             let forward = Forward {
-                connect_ports: ports(&forward.connect_ports),
-                ports: ports(&forward.ports),
+                connect_ports: Ports(forward.connect_ports.clone()),
+                ports: Ports(forward.ports.clone()),
                 rules: Rules { rules, default: forward.default },
             };
             (Mode::Forward(forward), local)
         }
         ProxyMode::Reverse(reverse) => {
             let reverse = Reverse {
-                upstream: reverse.upstream.iter().map(server).collect(),
+                upstream: reverse.upstream.clone(),
                 balance: reverse.balance,
                 host: reverse.host.clone(),
                 pause: reverse.pause,
@@ -50,7 +44,6 @@ fn one(proxy: &Proxy, translated: &[Pool6], local: &[IpNet]) -> Settings {
             (Mode::Reverse(reverse), &everybody[..])
         }
     };
-    let limits = &proxy.limits;
     Settings {
         name: proxy.name.to_string(),
         listen: proxy.listen.clone(),
@@ -60,7 +53,7 @@ fn one(proxy: &Proxy, translated: &[Pool6], local: &[IpNet]) -> Settings {
         resolver: (!proxy.resolver.is_empty()).then(|| upstream::Settings {
             ca: proxy.ca.clone(),
             cache_octets: CACHE,
-            ..upstream::Settings::new(proxy.resolver.iter().map(super::server).collect())
+            ..upstream::Settings::new(proxy.resolver.clone())
         }),
         pref64: proxy.pref64.clone(),
         translated: [&proxy.pref64, translated].concat(),
@@ -70,67 +63,18 @@ fn one(proxy: &Proxy, translated: &[Pool6], local: &[IpNet]) -> Settings {
             .map(|(certificate, key)| Tls { certificate: certificate.clone(), key: key.clone() }),
         http2: proxy.http2,
         via: proxy.via.clone(),
-        forwarded: match proxy.forwarded {
-            ProxyForwarded::Off => Forwarded::Off,
-            ProxyForwarded::Replace => Forwarded::Replace,
-            ProxyForwarded::Append => Forwarded::Append,
-        },
+        forwarded: proxy.forwarded,
         upgrade: proxy.upgrade.clone(),
-        limits: Limits {
-            header: limits.header as usize,
-            target: limits.target as usize,
-            fields: limits.fields as usize,
-            body: limits.body,
-            header_time: limits.header_time,
-            connect_time: limits.connect_time,
-            response_time: limits.response_time,
-            idle_time: limits.idle_time,
-            keep_alive: limits.keep_alive,
-            requests: limits.requests.into(),
-            connections: limits.connections as usize,
-            connections_per_client: limits.connections_per_client as usize,
-            client_len: ClientLen { v6: limits.client_len, v4: limits.client_len4 },
-            streams: limits.streams,
-            server_connections: limits.server_connections as usize,
-            pool: limits.pool as usize,
-            pool_time: limits.pool_time,
-            drain: limits.drain,
-        },
-        log: proxy.log.as_ref().map(|log| Log {
-            target: match log {
-                ProxyLog::Stdout => LogTarget::Stdout,
-                ProxyLog::File(file) => LogTarget::File(file.clone()),
-            },
-            format: match proxy.log_format {
-                ProxyLogFormat::Common => LogFormat::Common,
-                ProxyLogFormat::Combined => LogFormat::Combined,
-                ProxyLogFormat::Json => LogFormat::Json,
-            },
-        }),
+        limits: proxy.limits.clone(),
+        log: proxy.log.clone().map(|target| Log { target, format: proxy.log_format }),
     }
-}
-
-fn ports(ports: &[ProxyPorts]) -> Ports {
-    Ports(ports.iter().map(|it| it.0.clone()).collect())
 }
 
 fn rule(rule: &ProxyRule) -> Rule {
-    let to = rule.to.iter().flatten().map(|to| match to {
-        ProxyDestination::Name(name) => Destination::Name(name.clone()),
-        ProxyDestination::Below(name) => Destination::Below(name.clone()),
-        ProxyDestination::Net(net) => Destination::Net(*net),
-    });
     Rule {
         clients: rule.clients.as_ref().map(|clients| Acl::new(clients.iter().copied())),
-        to: to.collect(),
-        ports: rule.ports.as_deref().map(ports),
+        to: rule.to.clone().unwrap_or_default(),
+        ports: rule.ports.clone().map(Ports),
         allow: rule.allow,
-    }
-}
-
-fn server(server: &ProxyServer) -> Authority {
-    match server {
-        ProxyServer::Address(address) => Authority::from(*address),
-        ProxyServer::Name(name, port) => Authority { host: Host::Name(name.clone()), port: *port },
     }
 }

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::Ipv4Addr;
 
-use fordway_config::{Config, Trt, UrgentData};
+use fordway_config::{Config, Trt};
 use fordway_net::IpNet;
-use fordway_relay::{Class, IcmpRate, Limits, Settings, Urgent};
+use fordway_relay::Settings;
 use fordway_serve::Acl;
-use fordway_xlat::{IcmpErrors, TrafficClass};
 
 /// What relays are told. `local`: the networks of this host; `own4`: its IPv4 addresses.
 pub(crate) fn relays(
@@ -32,30 +31,10 @@ fn one(trt: &Trt, local: &[IpNet], own4: &HashSet<Ipv4Addr>) -> Settings {
         allow_own: trt.allow_own,
         own4: own4.clone(),
         source4: trt.source4.clone(),
-        class: match trt.traffic_class {
-            TrafficClass::Copy => Class::Copy,
-            TrafficClass::Set(octet) => Class::Set(octet),
-        },
-        urgent: match trt.urgent {
-            UrgentData::Carry => Urgent::Carry,
-            UrgentData::Inline => Urgent::Inline,
-            UrgentData::Discard => Urgent::Discard,
-        },
+        class: trt.traffic_class,
+        urgent: trt.urgent,
         keepalive: trt.keepalive,
-        icmp: match trt.icmp_errors {
-            IcmpErrors::Off => None,
-            IcmpErrors::Unlimited => Some(IcmpRate { per_second: u32::MAX, burst: u32::MAX }),
-            IcmpErrors::Limited { per_second, burst } => Some(IcmpRate { per_second, burst }),
-        },
-        limits: Limits {
-            connections: trt.max_connections as usize,
-            sessions: trt.max_sessions as usize,
-            per_client: trt.max_per_client as usize,
-            client_len: trt.client_len,
-            connect: trt.connect_timeout,
-            idle: trt.tcp_idle,
-            half_closed: trt.half_closed_idle,
-            udp_idle: trt.udp_idle,
-        },
+        icmp: trt.icmp_errors,
+        limits: trt.limits,
     }
 }

@@ -4,12 +4,13 @@ use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use fordway_xlat::TrafficClass;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover, set_ip_recvtos, set_ip_tos};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
-use super::super::settings::{Class, Settings};
+use super::super::settings::Settings;
 use fordway_serve::{Network, Ticket};
 
 /// A client's port and its IPv4 socket.
@@ -54,8 +55,8 @@ pub(super) fn socket(settings: &Settings, source: Option<Ipv4Addr>) -> Result<Ow
     setsockopt(&socket, sockopt::Ipv4RecvErr, &true)
         .map_err(|errno| Errno::from_raw_os_error(errno as i32))?;
     match settings.class {
-        Class::Copy => set_ip_recvtos(&socket, true)?,
-        Class::Set(class) => set_ip_tos(&socket, class)?,
+        TrafficClass::Copy => set_ip_recvtos(&socket, true)?,
+        TrafficClass::Set(class) => set_ip_tos(&socket, class)?,
     }
     bind(&socket, &SocketAddrV4::new(source.unwrap_or(Ipv4Addr::UNSPECIFIED), 0))?;
     Ok(socket)

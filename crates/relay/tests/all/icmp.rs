@@ -5,8 +5,9 @@ use std::net::UdpSocket;
 
 use nix::sys::socket::{setsockopt, sockopt};
 
-use fordway_relay::{IcmpRate, Limits, Settings};
+use fordway_relay::{Limits, Settings};
 use fordway_testhost::has_programs;
+use fordway_xlat::IcmpErrors;
 
 use super::world::{World, behind, settings, to};
 use fordway_testhost::namespace::can_test;
@@ -71,7 +72,7 @@ fn no_more_errors_than_the_rate_allows() {
     if !can_test() {
         return;
     }
-    let icmp = Some(IcmpRate { per_second: 1, burst: 3 });
+    let icmp = IcmpErrors::Limited { per_second: 1, burst: 3 };
     let world = World::new(Settings { icmp, threads: std::num::NonZeroUsize::MIN, ..settings() });
     let client = world.client_udp();
     for _ in 0..100 {

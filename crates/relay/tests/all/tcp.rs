@@ -6,9 +6,10 @@ use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::Duration;
 
-use fordway_relay::{Class, Settings, Urgent};
+use fordway_relay::{Settings, Urgent};
 use fordway_serve::Service as _;
 use fordway_testhost::{has_programs, poll};
+use fordway_xlat::TrafficClass;
 use nix::sys::socket::{MsgFlags, recv};
 use socket2::SockRef;
 
@@ -207,7 +208,7 @@ fn connections_come_from_an_address_of_the_pool_with_the_class_of_the_client() {
     let rules = world.server.output("nft", "list chain ip t c");
     assert!(rules.contains("packets 1"), "{rules}");
     drop((client, server));
-    let fixed = Settings { class: Class::Set(0), source4: Vec::new(), ..settings() };
+    let fixed = Settings { class: TrafficClass::Set(0), source4: Vec::new(), ..settings() };
     world.running().replace(fixed).unwrap();
     // A thread that does not know the change yet takes the pool once more.
     poll("a connection from the other address", || {

@@ -6,9 +6,10 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use fordway_net::Manager;
-use fordway_relay::{self as relay, Class, IcmpRate, Limits, Settings, Stats, Urgent};
-use fordway_serve::Acl;
+use fordway_relay::{self as relay, Limits, Settings, Stats, Urgent};
+use fordway_serve::{Acl, Service as _};
 use fordway_testhost::{PATIENCE, poll};
+use fordway_xlat::{IcmpErrors, TrafficClass};
 
 use fordway_testhost::namespace::Namespace;
 
@@ -39,10 +40,10 @@ pub(crate) fn settings() -> Settings {
         allow_own: false,
         own4: [RELAY4.parse().unwrap()].into(),
         source4: Vec::new(),
-        class: Class::Copy,
+        class: TrafficClass::Copy,
         urgent: Urgent::Carry,
         keepalive: Some(Duration::from_secs(60)),
-        icmp: Some(IcmpRate { per_second: 1000, burst: 1000 }),
+        icmp: IcmpErrors::Limited { per_second: 1000, burst: 1000 },
         limits: Limits::default(),
     }
 }
@@ -67,12 +68,12 @@ impl World {
         server.add_address("192.0.2.7/24", "eth0");
         let run = tempfile::tempdir().unwrap();
         let running = relay.run(move || {
-            let bound = relay::bind(&settings).unwrap();
+            let bound = relay::Server::bind(&settings).unwrap();
             let mut manager = Manager::open(run.path(), "transport-relay.relay").unwrap();
             for change in bound.intercept(0x7472_0000, 7472, true).changes() {
                 manager.apply(&change).unwrap();
             }
-            bound.start().unwrap()
+            relay::Server::start(bound).unwrap()
         });
         World { client, relay, server, running: Some(running) }
     }

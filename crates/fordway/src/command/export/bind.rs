@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use fordway_config::{Dns64, Dns64Policy, UpstreamProtocol};
+use fordway_config::{Dns64, Dns64Policy};
+use fordway_resolver::Protocol;
 use fordway_xlat::addr::Pool6;
 use ipnet::{Ipv4Net, Ipv6Net};
 
@@ -25,7 +26,7 @@ pub(super) fn write(plan: &Plan, dns64: &Dns64) -> String {
         text.line(format!("dnssec-validation {validation};"));
         text.line(format!("max-cache-size {};", dns64.cache));
         text.line(format!("max-udp-size {};", dns64.udp_size));
-        text.line(format!("tcp-clients {};", dns64.tcp_clients));
+        text.line(format!("tcp-clients {};", dns64.limits.connections));
         if let Some(rate) = dns64.rate.filter(|rate| *rate <= 1000) {
             text.line(format!("rate-limit {{ responses-per-second {rate}; }};"));
         } else if let Some(rate) = dns64.rate {
@@ -70,8 +71,8 @@ fn forwarders(dns64: &Dns64, text: &mut Text) {
         for upstream in &dns64.upstream {
             let (ip, port) = (upstream.address.ip(), upstream.address.port());
             match upstream.protocol {
-                UpstreamProtocol::Udp if port == 53 => text.line(format!("{ip};")),
-                UpstreamProtocol::Udp => text.line(format!("{ip} port {port};")),
+                Protocol::Udp if port == 53 => text.line(format!("{ip};")),
+                Protocol::Udp => text.line(format!("{ip} port {port};")),
                 _ => text.line(format!("// Not possible with every BIND 9: {upstream}")),
             }
         }

@@ -2,7 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use fordway_config::{Dns64, Upstream, UpstreamProtocol};
+use fordway_config::Dns64;
+use fordway_resolver::{Protocol, Server};
 use ipnet::Ipv6Net;
 
 use super::{Plan, Text, joined};
@@ -29,8 +30,8 @@ pub(super) fn write(plan: &Plan, dns64: &Dns64) -> String {
         text.line(format!("msg-cache-size: {}", dns64.cache / 3));
         text.line(format!("rrset-cache-size: {}", dns64.cache / 3 * 2));
         text.line(format!("max-udp-size: {}", dns64.udp_size));
-        text.line(format!("incoming-num-tcp: {}", dns64.tcp_clients));
-        text.line(format!("tcp-idle-timeout: {}", dns64.tcp_idle.as_millis()));
+        text.line(format!("incoming-num-tcp: {}", dns64.limits.connections));
+        text.line(format!("tcp-idle-timeout: {}", dns64.limits.idle.as_millis()));
         if let Some(ca) = &dns64.ca {
             text.line(format!("tls-cert-bundle: \"{}\"", ca.display()));
         }
@@ -102,14 +103,14 @@ fn impossible(dns64: &Dns64, text: &mut Text) {
 
 fn forward(dns64: &Dns64, text: &mut Text) {
     // One way for all servers of a zone: that of the first that it knows.
-    let known = |it: &&Upstream| !matches!(it.protocol, UpstreamProtocol::Https { .. });
+    let known = |it: &&Server| !matches!(it.protocol, Protocol::Https { .. });
     let way = dns64.upstream.iter().find(known).map(|it| std::mem::discriminant(&it.protocol));
     text.line("");
     text.block("forward-zone:", "", |text| {
         text.line("name: \".\"");
         match dns64.upstream.iter().find(known).map(|it| &it.protocol) {
-            Some(UpstreamProtocol::Tls { .. }) => text.line("forward-tls-upstream: yes"),
-            Some(UpstreamProtocol::Tcp) => text.line("forward-tcp-upstream: yes"),
+            Some(Protocol::Tls { .. }) => text.line("forward-tls-upstream: yes"),
+            Some(Protocol::Tcp) => text.line("forward-tcp-upstream: yes"),
             _ => {}
         }
         for upstream in &dns64.upstream {
@@ -118,7 +119,7 @@ fn forward(dns64: &Dns64, text: &mut Text) {
                 continue;
             }
             let name = match &upstream.protocol {
-                UpstreamProtocol::Tls { name: Some(name) } => format!("#{name}"),
+                Protocol::Tls { name: Some(name) } => format!("#{name}"),
                 _ => String::new(),
             };
             text.line(format!("forward-addr: {}{name}", at_port(upstream.address, 53)));

@@ -310,7 +310,7 @@ fn raise_descriptors(needed: u64) {
 
 /// Descriptors that relays may need: two for each connection, and as many for its pipes.
 fn descriptors(config: &Config) -> u64 {
-    let one = |trt: &Trt| 4 * u64::from(trt.max_connections) + u64::from(trt.max_sessions);
+    let one = |trt: &Trt| 4 * trt.limits.connections as u64 + trt.limits.sessions as u64;
     config.trt.iter().map(one).sum()
 }
 
