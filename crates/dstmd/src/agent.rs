@@ -14,8 +14,8 @@ use tracing::{debug, warn};
 use super::clock::{Clock, Timer};
 use super::server::{listen_on, serve_datagrams};
 use super::{AgentStats, Bindings, Error, random};
-use fordway_serve::Service;
 use fordway_serve::thread::{Commanded, Ready};
+use fordway_serve::{Service, differing};
 
 /// Settings of an agent.
 #[derive(Clone, Debug)]
@@ -33,45 +33,15 @@ pub struct AgentSettings {
 /// An agent with its socket but without its thread.
 #[derive(Debug)]
 pub struct BoundAgent {
-    settings: AgentSettings,
+    bindings: Arc<dyn Bindings>,
     socket: UdpSocket,
     core: Tep,
 }
 
 impl BoundAgent {
-    /// Opens the socket.
-    pub fn bind(settings: AgentSettings) -> Result<BoundAgent, Error> {
-        let socket = listen_on(settings.listen)?;
-        let nonce = u64::from_ne_bytes(random()?);
-        let core = Tep::new(settings.key.clone(), nonce, settings.most);
-        Ok(BoundAgent { settings, socket, core })
-    }
-
     /// Where it listens.
     pub fn address(&self) -> io::Result<std::net::SocketAddr> {
         self.socket.local_addr()
-    }
-
-    /// Starts the thread, which needs no privileges.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Thread`].
-    pub fn start(self) -> Result<Agent, Error> {
-        let stats = Arc::new(Mutex::new(AgentStats::default()));
-        let shared = Arc::clone(&stats);
-        let run = async move |mut commands: UnboundedReceiver<Infallible>, ready: Ready| {
-            let socket = tokio::net::UdpSocket::from_std(self.socket)?;
-            ready.tell();
-            let shell = Shell::new(self.core, self.settings.bindings, shared);
-            tokio::select! {
-                () = shell.serve(&socket) => {}
-                _ = commands.recv() => {}
-            }
-            Ok(())
-        };
-        let thread = Commanded::start("a DSTM tunnel end point", "fordway-dstm-tep", run);
-        Ok(Agent { stats, thread: thread.map_err(Error::Thread)? })
     }
 }
 
@@ -167,15 +137,35 @@ impl Service for Agent {
     type Error = Error;
 
     fn bind(settings: &AgentSettings) -> Result<BoundAgent, Error> {
-        BoundAgent::bind(settings.clone())
+        let socket = listen_on(settings.listen)?;
+        let nonce = u64::from_ne_bytes(random()?);
+        let core = Tep::new(settings.key.clone(), nonce, settings.most);
+        Ok(BoundAgent { bindings: Arc::clone(&settings.bindings), socket, core })
     }
 
-    fn start(bound: BoundAgent) -> Result<Agent, Error> {
-        bound.start()
+    fn start(BoundAgent { bindings, socket, core }: BoundAgent) -> Result<Agent, Error> {
+        let stats = Arc::new(Mutex::new(AgentStats::default()));
+        let shared = Arc::clone(&stats);
+        let run = async move |mut commands: UnboundedReceiver<Infallible>, ready: Ready| {
+            let socket = tokio::net::UdpSocket::from_std(socket)?;
+            ready.tell();
+            let shell = Shell::new(core, bindings, shared);
+            tokio::select! {
+                () = shell.serve(&socket) => {}
+                _ = commands.recv() => {}
+            }
+            Ok(())
+        };
+        let thread = Commanded::start("a DSTM tunnel end point", "fordway-dstm-tep", run);
+        Ok(Agent { stats, thread: thread.map_err(Error::Thread)? })
     }
 
-    fn can_change(from: &AgentSettings, to: &AgentSettings) -> bool {
-        from.listen == to.listen && from.most == to.most && from.key == to.key
+    fn fixed(from: &AgentSettings, to: &AgentSettings) -> Option<&'static str> {
+        differing([
+            ("listen", from.listen == to.listen),
+            ("key", from.key == to.key),
+            ("most", from.most == to.most),
+        ])
     }
 
     fn replace(&self, _: AgentSettings) -> Result<(), Error> {

@@ -16,8 +16,8 @@ use tracing::{info, warn};
 use super::clock::Clock;
 use super::file::{self, LeaseFile};
 use super::{Bindings, Error, LeaseView, Stats, random};
-use fordway_serve::Service;
 use fordway_serve::thread::{Commanded, Ready};
+use fordway_serve::{Service, differing};
 use serve::{Command, Place, State};
 
 pub(super) use serve::listen as serve_datagrams;
@@ -55,38 +55,9 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Opens the sockets, and reads the leases of earlier runs.
-    ///
-    /// # Errors
-    ///
-    /// [`Error`]. A lease file that is damaged is none: what can be read is kept, and the log says the rest.
-    pub fn bind(settings: Settings) -> Result<Bound, Error> {
-        let core = fordway_dstm::Server::new(settings.server.clone(), random()?)?;
-        let sockets = settings.listen.iter().map(|address| listen_on(*address));
-        let sockets = sockets.collect::<Result<Vec<UdpSocket>, Error>>()?;
-        let clock = Clock::start();
-        let (core, file) = restore(core, &settings, &clock)?;
-        Ok(Bound { settings, sockets, core, file, clock })
-    }
-
     /// Where it listens; ports that were chosen by the system are known now.
     pub fn addresses(&self) -> impl Iterator<Item = io::Result<std::net::SocketAddr>> {
         self.sockets.iter().map(UdpSocket::local_addr)
-    }
-
-    /// Starts the thread, which needs no privileges. The tunnel end point gets the bindings of all leases.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Thread`].
-    pub fn start(self) -> Result<Server, Error> {
-        let shared = Arc::new(Mutex::new(Stats::default()));
-        let (state, sockets) = self.into_state(&shared)?;
-        let run = async move |commands, ready: Ready| {
-            serve::run(state, sockets, commands, || ready.tell()).await
-        };
-        let thread = Commanded::start("dstm-server", "fordway-dstm", run);
-        Ok(Server { shared, thread: thread.map_err(Error::Thread)? })
     }
 
     /// State of the thread.
@@ -183,21 +154,40 @@ impl Service for Server {
     type Bound = Bound;
     type Error = Error;
 
+    /// Opens the sockets, and reads the leases of earlier runs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]. A lease file that is damaged is none: what can be read is kept, and the log says the rest.
     fn bind(settings: &Settings) -> Result<Bound, Error> {
-        Bound::bind(settings.clone())
+        let settings = settings.clone();
+        let core = fordway_dstm::Server::new(settings.server.clone(), random()?)?;
+        let sockets = settings.listen.iter().map(|address| listen_on(*address));
+        let sockets = sockets.collect::<Result<Vec<UdpSocket>, Error>>()?;
+        let clock = Clock::start();
+        let (core, file) = restore(core, &settings, &clock)?;
+        Ok(Bound { settings, sockets, core, file, clock })
     }
 
+    /// The tunnel end point gets the bindings of all leases.
     fn start(bound: Bound) -> Result<Server, Error> {
-        bound.start()
+        let shared = Arc::new(Mutex::new(Stats::default()));
+        let (state, sockets) = bound.into_state(&shared)?;
+        let run = async move |commands, ready: Ready| {
+            serve::run(state, sockets, commands, || ready.tell()).await
+        };
+        let thread = Commanded::start("dstm-server", "fordway-dstm", run);
+        Ok(Server { shared, thread: thread.map_err(Error::Thread)? })
     }
 
-    fn can_change(from: &Settings, to: &Settings) -> bool {
+    fn fixed(from: &Settings, to: &Settings) -> Option<&'static str> {
         let same_tep = match (&from.tep, &to.tep) {
             (TepPlace::Here(one), TepPlace::Here(other)) => Arc::ptr_eq(one, other),
             (TepPlace::There(one), TepPlace::There(other)) => one == other,
             _ => false,
         };
-        from.listen == to.listen && from.state == to.state && same_tep
+        let same = [("listen", from.listen == to.listen), ("state", from.state == to.state)];
+        differing(same).or(differing([("tep", same_tep)]))
     }
 
     /// Applies other clients, another pool, other times. Leases that do not fit any more end.

@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 use fordway_dns64::{Policies, Policy};
-use fordway_nameserver::{Limits, Settings, bind};
+use fordway_nameserver::{Limits, Server, Settings};
 use fordway_resolver as upstream;
 use fordway_serve::Acl;
+use fordway_serve::Service as _;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -34,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         udp_size: 1232,
         limits: Limits::default(),
     };
-    let server = bind(&settings)?.start()?;
+    let server = Server::start(Server::bind(&settings)?)?;
     eprintln!("listening on {}", server.local_addrs()[0]);
     std::io::stdin().read_to_end(&mut Vec::new())?;
     eprintln!("{:#?}", server.stats());

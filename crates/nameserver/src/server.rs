@@ -16,27 +16,8 @@ use super::sockets::{self, Pair};
 use super::stats::Stats;
 use super::stream;
 use super::worker::Worker;
-use fordway_serve::Service;
 use fordway_serve::thread::Threads;
-
-/// Opens the sockets and reads files, which may need privileges; answers nothing yet.
-///
-/// # Errors
-///
-/// An address that can't be had, or a resolver that can't be made.
-pub fn bind(settings: &Settings) -> Result<Bound, Error> {
-    let active = Active::new(settings.clone(), None)?;
-    let mut addresses = Vec::new();
-    let mut threads: Vec<Vec<Pair>> = (0..settings.threads.get()).map(|_| Vec::new()).collect();
-    for listen in &settings.listen {
-        let (address, pairs) = sockets::open(*listen, settings.threads)?;
-        addresses.push(address);
-        for (thread, pair) in threads.iter_mut().zip(pairs) {
-            thread.push(pair);
-        }
-    }
-    Ok(Bound { active, addresses, threads })
-}
+use fordway_serve::{Service, differing};
 
 /// A server with its sockets but without threads.
 #[derive(Debug)]
@@ -44,25 +25,6 @@ pub struct Bound {
     active: Active,
     addresses: Vec<SocketAddr>,
     threads: Vec<Vec<Pair>>,
-}
-
-impl Bound {
-    /// Where it listens: with the ports that the system has chosen, where the settings say port 0.
-    pub fn local_addrs(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-
-    /// Starts the threads. Call it after privileges are given up.
-    ///
-    /// # Errors
-    ///
-    /// The system has no room for a thread.
-    pub fn start(self) -> Result<Server, Error> {
-        let Bound { active, addresses, threads } = self;
-        let shared = Shared::new(active, threads.len());
-        let threads = Threads::start_local("DNS64 server", "dns64", shared, threads, enter, run);
-        Ok(Server { addresses, threads: threads.map_err(Error::Thread)? })
-    }
 }
 
 /// A running server. Dropping it stops it.
@@ -73,7 +35,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Where it listens.
+    /// Where it listens: with the ports that the system has chosen, where the settings say port 0.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -90,16 +52,32 @@ impl Service for Server {
     type Bound = Bound;
     type Error = Error;
 
+    /// # Errors
+    ///
+    /// An address that can't be had, or a resolver that can't be made.
     fn bind(settings: &Settings) -> Result<Bound, Error> {
-        bind(settings)
+        let active = Active::new(settings.clone(), None)?;
+        let mut addresses = Vec::new();
+        let mut threads: Vec<Vec<Pair>> = (0..settings.threads.get()).map(|_| Vec::new()).collect();
+        for listen in &settings.listen {
+            let (address, pairs) = sockets::open(*listen, settings.threads)?;
+            addresses.push(address);
+            for (thread, pair) in threads.iter_mut().zip(pairs) {
+                thread.push(pair);
+            }
+        }
+        Ok(Bound { active, addresses, threads })
     }
 
-    fn start(bound: Bound) -> Result<Server, Error> {
-        bound.start()
+    fn start(Bound { active, addresses, threads }: Bound) -> Result<Server, Error> {
+        let shared = Shared::new(active, threads.len());
+        let threads = Threads::start_local("DNS64 server", "dns64", shared, threads, enter, run);
+        Ok(Server { addresses, threads: threads.map_err(Error::Thread)? })
     }
 
-    fn can_change(from: &Settings, to: &Settings) -> bool {
-        from.listen == to.listen && from.threads == to.threads
+    fn fixed(from: &Settings, to: &Settings) -> Option<&'static str> {
+        let same = [("listen", from.listen == to.listen), ("threads", from.threads == to.threads)];
+        differing(same)
     }
 
     /// Applies other settings. When this returns, no answer is made under the old ones any more, and those made
@@ -110,14 +88,9 @@ impl Service for Server {
     ///
     /// What a running server can't change, or a resolver that can't be made; then everything stays as it was.
     fn replace(&self, settings: Settings) -> Result<(), Error> {
-        let active = self.threads.shared.active.load();
-        if settings.listen != active.settings.listen {
-            return Err(Error::Fixed("listen"));
+        if let Some(key) = Server::fixed(&self.threads.shared.active.load().settings, &settings) {
+            return Err(Error::Fixed(key));
         }
-        if settings.threads != active.settings.threads {
-            return Err(Error::Fixed("threads"));
-        }
-        drop(active);
         Ok(self.threads.shared.replace(settings)?)
     }
 

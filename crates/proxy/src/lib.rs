@@ -49,7 +49,7 @@ pub use error::Error;
 pub use head::MOST_FIELDS;
 pub use rehearsal::{OWN, Rehearsed, rehearse, rehearse_response};
 pub use rules::{Destination, Ports, Rule, Rules};
-pub use server::{Bound, Server, bind};
+pub use server::{Bound, Server};
 pub use settings::{
     Eyeballs, Forward, Forwarded, Limits, Log, LogFormat, LogTarget, Mode, Reverse, Settings, Tls,
 };

@@ -15,23 +15,14 @@ use super::settings::Settings;
 use super::shared::{Active, Shared};
 use super::stats::Stats;
 use super::worker::Worker;
-use fordway_serve::Service;
 use fordway_serve::listen::{self, listener};
 use fordway_serve::thread::Threads;
+use fordway_serve::{Service, differing};
 
 /// Connections that wait to be taken; the system may allow fewer.
 const BACKLOG: i32 = 4096;
 /// How often idle connections to servers are checked.
 const SWEEP: Duration = Duration::from_secs(1);
-
-/// Opens the sockets and reads files, which may need privileges; serves nothing yet.
-///
-/// # Errors
-///
-/// An address that can't be had, or a file that is of no use.
-pub fn bind(settings: &Settings) -> Result<Bound, Error> {
-    open(settings, Active::new(settings.clone(), None)?, |_| Ok(Vec::new()))
-}
 
 /// `inherit` gives the listeners that are there for an address.
 fn open(
@@ -84,35 +75,6 @@ pub struct Bound {
     threads: usize,
 }
 
-impl Bound {
-    /// Where it listens: with the ports that the system has chosen, where the settings say port 0.
-    pub fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().map(|it| it.address).collect()
-    }
-
-    /// Starts the threads. Call it after privileges are given up.
-    ///
-    /// # Errors
-    ///
-    /// The system has no room for a thread.
-    pub fn start(self) -> Result<Server, Error> {
-        let Bound { active, listeners, threads } = self;
-        let mut of_thread: Vec<Vec<TcpListener>> = (0..threads).map(|_| Vec::new()).collect();
-        for listeners in &listeners {
-            let again = listeners.again().map_err(Error::Thread)?;
-            // There may be more than threads, of a server before this one.
-            let places = (0..threads).cycle();
-            places.zip(again).for_each(|(index, listener)| of_thread[index].push(listener));
-        }
-        let shared = Shared::new(active, threads);
-        let enter = |listeners: Vec<TcpListener>| {
-            listeners.into_iter().map(tokio::net::TcpListener::from_std).collect()
-        };
-        let threads = Threads::start_local("proxy", "proxy", shared, of_thread, enter, serve);
-        Ok(Server { listeners, threads: threads.map_err(Error::Thread)? })
-    }
-}
-
 /// A running proxy. Dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
@@ -140,8 +102,11 @@ impl Service for Server {
     type Bound = Bound;
     type Error = Error;
 
+    /// # Errors
+    ///
+    /// An address that can't be had, or a file that is of no use.
     fn bind(settings: &Settings) -> Result<Bound, Error> {
-        bind(settings)
+        open(settings, Active::new(settings.clone(), None)?, |_| Ok(Vec::new()))
     }
 
     /// Makes another server with settings that [`Server::replace`] can't take, which takes over the sockets of this
@@ -149,7 +114,7 @@ impl Service for Server {
     ///
     /// # Errors
     ///
-    /// As [`bind`]; then everything stays as it was.
+    /// As [`Service::bind`]; then everything stays as it was.
     fn succeed(&self, settings: &Settings) -> Result<Bound, Error> {
         let active = Active::new(settings.clone(), Some(&self.threads.shared.active.load()))?;
         open(settings, active, |listen| {
@@ -158,12 +123,25 @@ impl Service for Server {
         })
     }
 
-    fn start(bound: Bound) -> Result<Server, Error> {
-        bound.start()
+    fn start(Bound { active, listeners, threads }: Bound) -> Result<Server, Error> {
+        let mut of_thread: Vec<Vec<TcpListener>> = (0..threads).map(|_| Vec::new()).collect();
+        for listeners in &listeners {
+            let again = listeners.again().map_err(Error::Thread)?;
+            // There may be more than threads, of a server before this one.
+            let places = (0..threads).cycle();
+            places.zip(again).for_each(|(index, listener)| of_thread[index].push(listener));
+        }
+        let shared = Shared::new(active, threads);
+        let enter = |listeners: Vec<TcpListener>| {
+            listeners.into_iter().map(tokio::net::TcpListener::from_std).collect()
+        };
+        let threads = Threads::start_local("proxy", "proxy", shared, of_thread, enter, serve);
+        Ok(Server { listeners, threads: threads.map_err(Error::Thread)? })
     }
 
-    fn can_change(from: &Settings, to: &Settings) -> bool {
-        from.listen == to.listen && from.threads == to.threads
+    fn fixed(from: &Settings, to: &Settings) -> Option<&'static str> {
+        let same = [("listen", from.listen == to.listen), ("threads", from.threads == to.threads)];
+        differing(same)
     }
 
     /// Applies other settings: requests that begin from now on are served by them. The access log is opened again,
@@ -173,14 +151,9 @@ impl Service for Server {
     ///
     /// What a running proxy can't change, or a file that is of no use; then everything stays as it was.
     fn replace(&self, settings: Settings) -> Result<(), Error> {
-        let active = self.threads.shared.active.load();
-        if settings.listen != active.settings.listen {
-            return Err(Error::Fixed("listen"));
+        if let Some(key) = Server::fixed(&self.threads.shared.active.load().settings, &settings) {
+            return Err(Error::Fixed(key));
         }
-        if settings.threads != active.settings.threads {
-            return Err(Error::Fixed("threads"));
-        }
-        drop(active);
         self.threads.shared.replace(settings)
     }
 

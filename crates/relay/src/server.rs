@@ -11,8 +11,8 @@ use super::counters::Stats;
 use super::settings::Settings;
 use super::sockets::{self, Datagrams, Sockets};
 use super::worker::Start;
-use fordway_serve::Service;
 use fordway_serve::thread::Threads;
+use fordway_serve::{Service, differing};
 
 /// Why a relay does not start, or does not take other settings.
 #[derive(Debug, thiserror::Error)]
@@ -31,38 +31,6 @@ pub enum Error {
     /// What a running relay can't change.
     #[error("`{0}` cannot be changed while it runs")]
     Fixed(&'static str),
-}
-
-/// Opens the sockets of a relay, for the network namespace of the calling thread.
-///
-/// # Errors
-///
-/// [`Error::Socket`], most often for want of CAP_NET_ADMIN and CAP_NET_RAW.
-pub fn bind(settings: &Settings) -> Result<Bound, Error> {
-    let fails = |what| move |source| Error::Socket { what, source };
-    let (tcp_fails, udp_fails) =
-        (fails("a transparent TCP socket"), fails("a transparent UDP socket"));
-    let mut threads = Vec::new();
-    let mut ports = Ports { tcp: None, udp: None };
-    for _ in 0..settings.threads.get() {
-        let mut sockets = Sockets { tcp: None, udp: None };
-        if settings.tcp {
-            let socket = sockets::tcp(settings, ports.tcp.unwrap_or(0)).map_err(tcp_fails)?;
-            ports.tcp = Some(socket.local_addr().map_err(tcp_fails)?.port());
-            sockets.tcp = Some(socket);
-        }
-        if settings.udp {
-            let socket = sockets::udp(ports.udp.unwrap_or(0)).map_err(udp_fails)?;
-            ports.udp = Some(socket.local_addr().map_err(udp_fails)?.port());
-            let answers = sockets::answers().map_err(fails("a raw UDP socket"))?;
-            let errors = sockets::errors().map_err(fails("a raw ICMPv6 socket"))?;
-            sockets.udp = Some(Datagrams { socket, answers, errors });
-        }
-        threads.push(sockets);
-    }
-    let listens = settings.udp.then(sockets::listens_for_errors).transpose();
-    let listens = listens.map_err(fails("a raw UDP socket"))?;
-    Ok(Bound { settings: settings.clone(), threads, ports, listens })
 }
 
 /// The ports of the sockets, on ::1.
@@ -101,20 +69,6 @@ impl Bound {
     pub fn intercept(&self, mark: u32, table: u32, own: bool) -> Intercept {
         self.ports.intercept(&self.settings, mark, table, own)
     }
-
-    /// Starts the threads. Call it after privileges are given up.
-    ///
-    /// # Errors
-    ///
-    /// The system has no room for a thread.
-    pub fn start(self) -> Result<Server, Error> {
-        let Bound { settings, threads: sockets, ports, listens } = self;
-        let name = settings.name.clone();
-        let shared = Shared::new(settings).map_err(Error::Thread)?;
-        let threads =
-            Threads::start("relay", &name, shared, sockets, Start::new, |_, _, start| start.run());
-        Ok(Server { ports, threads: threads.map_err(Error::Thread)?, _listens: listens })
-    }
 }
 
 /// A running relay. Dropping it stops it, and resets its connections.
@@ -144,16 +98,54 @@ impl Service for Server {
     type Bound = Bound;
     type Error = Error;
 
+    /// Opens the sockets for the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Socket`], most often for want of CAP_NET_ADMIN and CAP_NET_RAW.
     fn bind(settings: &Settings) -> Result<Bound, Error> {
-        bind(settings)
+        let fails = |what| move |source| Error::Socket { what, source };
+        let (tcp_fails, udp_fails) =
+            (fails("a transparent TCP socket"), fails("a transparent UDP socket"));
+        let mut threads = Vec::new();
+        let mut ports = Ports { tcp: None, udp: None };
+        for _ in 0..settings.threads.get() {
+            let mut sockets = Sockets { tcp: None, udp: None };
+            if settings.tcp {
+                let socket = sockets::tcp(settings, ports.tcp.unwrap_or(0)).map_err(tcp_fails)?;
+                ports.tcp = Some(socket.local_addr().map_err(tcp_fails)?.port());
+                sockets.tcp = Some(socket);
+            }
+            if settings.udp {
+                let socket = sockets::udp(ports.udp.unwrap_or(0)).map_err(udp_fails)?;
+                ports.udp = Some(socket.local_addr().map_err(udp_fails)?.port());
+                let answers = sockets::answers().map_err(fails("a raw UDP socket"))?;
+                let errors = sockets::errors().map_err(fails("a raw ICMPv6 socket"))?;
+                sockets.udp = Some(Datagrams { socket, answers, errors });
+            }
+            threads.push(sockets);
+        }
+        let listens = settings.udp.then(sockets::listens_for_errors).transpose();
+        let listens = listens.map_err(fails("a raw UDP socket"))?;
+        Ok(Bound { settings: settings.clone(), threads, ports, listens })
     }
 
     fn start(bound: Bound) -> Result<Server, Error> {
-        bound.start()
+        let Bound { settings, threads: sockets, ports, listens } = bound;
+        let name = settings.name.clone();
+        let shared = Shared::new(settings).map_err(Error::Thread)?;
+        let threads =
+            Threads::start("relay", &name, shared, sockets, Start::new, |_, _, start| start.run());
+        Ok(Server { ports, threads: threads.map_err(Error::Thread)?, _listens: listens })
     }
 
-    fn can_change(from: &Settings, to: &Settings) -> bool {
-        (from.threads, from.tcp, from.udp) == (to.threads, to.tcp, to.udp)
+    fn fixed(from: &Settings, to: &Settings) -> Option<&'static str> {
+        differing([
+            ("name", from.name == to.name),
+            ("threads", from.threads == to.threads),
+            ("tcp", from.tcp == to.tcp),
+            ("udp", from.udp == to.udp),
+        ])
     }
 
     /// Applies other settings. Connections and sessions stay, also those that would be refused now.
@@ -162,16 +154,8 @@ impl Service for Server {
     ///
     /// [`Error::Fixed`]; then everything stays as it was.
     fn replace(&self, settings: Settings) -> Result<(), Error> {
-        let now = self.threads.shared.settings.load();
-        for (same, key) in [
-            (now.name == settings.name, "name"),
-            (now.threads == settings.threads, "threads"),
-            (now.tcp == settings.tcp, "tcp"),
-            (now.udp == settings.udp, "udp"),
-        ] {
-            if !same {
-                return Err(Error::Fixed(key));
-            }
+        if let Some(key) = Server::fixed(&self.threads.shared.settings.load(), &settings) {
+            return Err(Error::Fixed(key));
         }
         self.threads.shared.settings.store(Arc::new(settings));
         self.threads.shared.wake();

@@ -18,8 +18,8 @@
 //!
 //! ```text
 //! let lan = Device { dhcpv6: true, ..Device::new("lan0") };
-//! let bound = router::bind(&Settings { devices: vec![lan] })?;   // needs privileges
-//! let server = bound.start()?;                                   // needs none
+//! let bound = Server::bind(&Settings { devices: vec![lan] })?;   // needs privileges
+//! let server = Server::start(bound)?;                            // needs none
 //! server.stop();                                                 // withdraws all
 //! ```
 #![forbid(unsafe_code)]
@@ -38,6 +38,6 @@ mod settings;
 mod stats;
 
 pub use fordway_dns64::ndp::Preference;
-pub use server::{Bound, Error, Server, bind};
+pub use server::{Bound, Error, Server};
 pub use settings::{Device, Prefixes, Rdnss, Route, Settings, WrongSetting};
 pub use stats::{DeviceStats, State, Stats};

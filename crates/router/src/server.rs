@@ -48,53 +48,11 @@ pub enum Error {
     Ended,
 }
 
-/// Opens the sockets; sends nothing yet.
-///
-/// Needs CAP_NET_RAW for ICMPv6, and CAP_NET_BIND_SERVICE for port 547 if a device is to answer
-/// DHCPv6. Devices need not exist yet.
-///
-/// # Errors
-///
-/// [`Error::Settings`], [`Error::Socket`], [`Error::Net`].
-pub fn bind(settings: &Settings) -> Result<Bound, Error> {
-    check(settings)?;
-    let icmp = MessageSocket::icmp6(&[ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT])
-        .and_then(|socket| socket.any_source().map(|()| socket))
-        .map_err(|source| Error::Socket { what: "a raw ICMPv6 socket", source })?;
-    let dhcp = wants_dhcpv6(settings).then(open_dhcpv6).transpose()?;
-    // The watch before the first look: nothing is missed in between.
-    let watch = ChangeWatch::open(&[Topic::Links, Topic::Addresses6])?;
-    let mut netlink = Netlink::open()?;
-    let hardware_address = Host::read(&mut netlink)?.hardware_address();
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|error| Error::Random(error.into()))?;
-    let duid = super::dhcp::duid(hardware_address, random);
-    let sockets = Sockets { icmp, dhcp, watch, netlink, duid };
-    Ok(Bound { settings: settings.clone(), sockets })
-}
-
 /// A server with its sockets but without its thread.
 #[derive(Debug)]
 pub struct Bound {
     settings: Settings,
     sockets: Sockets,
-}
-
-impl Bound {
-    /// Starts the thread, which needs no privileges. Devices that are up advertise at once, others when they are.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Thread`].
-    pub fn start(self) -> Result<Server, Error> {
-        let stats = Arc::new(Mutex::new(Stats::default()));
-        let shared = Arc::clone(&stats);
-        let run = async move |commands, ready| {
-            serve::run(self.sockets, self.settings, commands, &shared, ready).await
-        };
-        let thread = Commanded::start("router advertisements", "fordway-router", run);
-        Ok(Server { stats, thread: thread.map_err(Error::Thread)? })
-    }
 }
 
 /// A running server. Dropping it ends it without a withdrawal, as [`Server::leave`] does.
@@ -117,16 +75,44 @@ impl Service for Server {
     type Bound = Bound;
     type Error = Error;
 
+    /// Opens the sockets; sends nothing yet.
+    ///
+    /// Needs CAP_NET_RAW for ICMPv6, and CAP_NET_BIND_SERVICE for port 547 if a device is to answer
+    /// DHCPv6. Devices need not exist yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Settings`], [`Error::Socket`], [`Error::Net`].
     fn bind(settings: &Settings) -> Result<Bound, Error> {
-        bind(settings)
+        check(settings)?;
+        let icmp = MessageSocket::icmp6(&[ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT])
+            .and_then(|socket| socket.any_source().map(|()| socket))
+            .map_err(|source| Error::Socket { what: "a raw ICMPv6 socket", source })?;
+        let dhcp = wants_dhcpv6(settings).then(open_dhcpv6).transpose()?;
+        // The watch before the first look: nothing is missed in between.
+        let watch = ChangeWatch::open(&[Topic::Links, Topic::Addresses6])?;
+        let mut netlink = Netlink::open()?;
+        let hardware_address = Host::read(&mut netlink)?.hardware_address();
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| Error::Random(error.into()))?;
+        let duid = super::dhcp::duid(hardware_address, random);
+        let sockets = Sockets { icmp, dhcp, watch, netlink, duid };
+        Ok(Bound { settings: settings.clone(), sockets })
     }
 
-    fn start(bound: Bound) -> Result<Server, Error> {
-        bound.start()
+    /// Devices that are up advertise at once, others when they are.
+    fn start(Bound { settings, sockets }: Bound) -> Result<Server, Error> {
+        let stats = Arc::new(Mutex::new(Stats::default()));
+        let shared = Arc::clone(&stats);
+        let run = async move |commands, ready| {
+            serve::run(sockets, settings, commands, &shared, ready).await
+        };
+        let thread = Commanded::start("router advertisements", "fordway-router", run);
+        Ok(Server { stats, thread: thread.map_err(Error::Thread)? })
     }
 
-    fn can_change(_: &Settings, _: &Settings) -> bool {
-        true
+    fn fixed(_: &Settings, _: &Settings) -> Option<&'static str> {
+        None
     }
 
     /// Applies other settings, and advertises them at once: what is no longer configured is withdrawn, and so is

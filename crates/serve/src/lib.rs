@@ -40,4 +40,4 @@ pub use acl::Acl;
 pub use bucket::Bucket;
 pub use counter::{Counter, SharedCounter};
 pub use network::{ClientLen, Exceeded, Network, Tally, Ticket};
-pub use service::Service;
+pub use service::{Service, differing};

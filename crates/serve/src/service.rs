@@ -29,15 +29,15 @@ pub trait Service: Sized + Send {
         Self::bind(settings)
     }
 
-    /// Starts threads, which get the capabilities of the calling thread.
+    /// Starts threads, which get the capabilities of the calling thread: call it after privileges are given up.
     ///
     /// # Errors
     ///
     /// The system has no room for a thread.
     fn start(bound: Self::Bound) -> Result<Self, Self::Error>;
 
-    /// Whether [`Service::replace`] can change these settings. If not, another server has to succeed.
-    fn can_change(from: &Self::Settings, to: &Self::Settings) -> bool;
+    /// The first setting that differs and that [`Service::replace`] can't change: another server has to succeed.
+    fn fixed(from: &Self::Settings, to: &Self::Settings) -> Option<&'static str>;
 
     /// Applies other settings.
     ///
@@ -64,4 +64,10 @@ pub trait Service: Sized + Send {
     fn leave(self) {
         self.stop();
     }
+}
+
+/// The name of the first of these settings that is not the same.
+#[must_use]
+pub fn differing<const N: usize>(same: [(&'static str, bool); N]) -> Option<&'static str> {
+    same.into_iter().find(|(_, same)| !same).map(|(name, _)| name)
 }

@@ -57,7 +57,7 @@ impl Bench {
 
     fn bind(&self) -> Bound {
         let client = ClientKey { id: ClientId::new("a").unwrap(), key: key(), slot: None };
-        Bound::bind(Settings {
+        Server::bind(&Settings {
             listen: vec![SocketAddrV6::new(Ipv6Addr::LOCALHOST, 0, 0, 0)],
             server: ServerSettings {
                 pool: vec!["192.0.2.0/30".parse().unwrap()],

@@ -11,9 +11,10 @@ use fordway_dstmd::protocol::{
     Binding, ClientId, ClientKey, ClientSettings, Grant, Key, ServerSettings,
 };
 use fordway_dstmd::{
-    Bindings, Bound, ClientHandle, ClientOptions, ClientStats, Host, Runner, Server, Settings,
-    TepPlace, Waiting,
+    Bindings, ClientHandle, ClientOptions, ClientStats, Host, Runner, Server, Settings, TepPlace,
+    Waiting,
 };
+use fordway_serve::Service as _;
 
 use fordway_testhost::still::Still;
 
@@ -120,9 +121,9 @@ impl Bench {
     pub(crate) fn start_with(&self, change: impl FnOnce(&mut Settings)) -> Server {
         let mut settings = server_settings(self);
         change(&mut settings);
-        let bound = Bound::bind(settings).unwrap();
+        let bound = Server::bind(&settings).unwrap();
         let address: SocketAddr = bound.addresses().next().unwrap().unwrap();
-        let server = bound.start().unwrap();
+        let server = Server::start(bound).unwrap();
         *self.port.lock().unwrap() = address.port();
         server
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bench::{Bench, PORT, Table, key, options, server_settings};
 use fordway_dstmd::protocol::{Binding, Body, LinkSettings, Message};
-use fordway_dstmd::{AgentSettings, BoundAgent, Injector, TepPlace, Waiting, read_leases};
+use fordway_dstmd::{Agent, AgentSettings, Injector, TepPlace, Waiting, read_leases};
 use fordway_serve::Service as _;
 use fordway_testhost::{PATIENCE, poll, wait};
 
@@ -178,7 +178,7 @@ fn a_file_that_can_not_be_written_is_told() {
     let bench = Bench::new();
     let mut settings = server_settings(&bench);
     settings.state = "/proc/nowhere/leases".into();
-    let error = fordway_dstmd::Bound::bind(settings).unwrap_err();
+    let error = fordway_dstmd::Server::bind(&settings).unwrap_err();
     assert!(error.to_string().contains("/proc/nowhere/leases"), "{error}");
 }
 
@@ -282,7 +282,7 @@ fn a_tunnel_end_point_on_another_host() {
         let agent = || {
             let bindings = Arc::new(far.clone());
             let settings = AgentSettings { listen: tep, key: key(50), bindings, most: 100 };
-            BoundAgent::bind(settings).unwrap().start().unwrap()
+            Agent::start(Agent::bind(&settings).unwrap()).unwrap()
         };
         let link = LinkSettings { tep, key: key(50) };
         let start = || {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
 use fordway_nameserver::{Error, Settings};
+use fordway_serve::Service as _;
 use fordway_testhost::{PATIENCE, poll};
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
@@ -239,7 +240,7 @@ fn a_port_that_the_system_chooses_is_nobody_elses() {
 }
 
 fn bind_error(settings: &Settings) -> Error {
-    match fordway_nameserver::bind(settings) {
+    match fordway_nameserver::Server::bind(settings) {
         Ok(_) => panic!("the port is somebody else's"),
         Err(error) => error,
     }

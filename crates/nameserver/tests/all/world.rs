@@ -10,9 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use fordway_dns64::{Policies, Policy};
-use fordway_nameserver::{Limits, Server, Settings, bind};
+use fordway_nameserver::{Limits, Server, Settings};
 use fordway_resolver as upstream;
 use fordway_serve::Acl;
+use fordway_serve::Service as _;
 use fordway_testhost::{PATIENCE, poll};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, SOA};
@@ -198,7 +199,7 @@ pub(crate) fn policies(pool6: &str) -> Policies {
 }
 
 pub(crate) fn serve(settings: &Settings) -> Server {
-    bind(settings).expect("sockets").start().expect("a server")
+    Server::start(Server::bind(settings).expect("sockets")).expect("a server")
 }
 
 /// A query with RD.

@@ -3,7 +3,7 @@
 use std::net::Shutdown;
 use std::time::Duration;
 
-use fordway_proxy::{Forward, Limits, Mode, Rules, Settings};
+use fordway_proxy::{Forward, Limits, Mode, Rules, Server, Settings};
 use fordway_serve::Service as _;
 use fordway_testhost::{PATIENCE, poll};
 
@@ -246,13 +246,13 @@ fn another_server_takes_the_sockets_over() {
         assert!(ask(&mut before).ends_with("ok"));
         let address = first.address;
         let settings = Settings { threads: 3.try_into().unwrap(), ..forward() };
-        let second = first.server.succeed(&settings).unwrap().start().unwrap();
+        let second = Server::start(first.server.succeed(&settings).unwrap()).unwrap();
         // Whoever of both takes it.
         let mut meanwhile = RawClient::to(address);
         assert!(ask(&mut meanwhile).ends_with("ok"));
         first.server.stop();
         assert_eq!(second.local_addrs(), [address]);
-        let third = second.succeed(&forward()).unwrap().start().unwrap();
+        let third = Server::start(second.succeed(&forward()).unwrap()).unwrap();
         second.stop();
         // Fewer threads than sockets: each of these is served by somebody.
         for _ in 0..20 {
@@ -274,7 +274,7 @@ fn a_connection_that_has_just_come_has_its_first_request() {
     let [mut used, mut new] = [(); 2].map(|()| first.client());
     used.send(&request).response();
     poll("both are there", || (first.server.stats().connections == 2).then_some(()));
-    let second = first.server.succeed(&forward()).unwrap().start().unwrap();
+    let second = Server::start(first.server.succeed(&forward()).unwrap()).unwrap();
     // It has come to the server, and is read as soon as anything is.
     new.send(&request);
     first.server.stop();

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use fordway_proxy::{
     Authority, Destination, Eyeballs, Forward, Forwarded, Limits, Mode, Ports, Reverse, Rule,
-    Rules, Server, Settings, bind,
+    Rules, Server, Settings,
 };
-use fordway_serve::Acl;
+use fordway_serve::{Acl, Service as _};
 use fordway_testhost::{PATIENCE, poll};
 
 /// What a server answers to its n-th request on a connection: `None` ends the connection.
@@ -183,7 +183,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(settings: &Settings) -> World {
-        let server = bind(settings).unwrap().start().unwrap();
+        let server = Server::start(Server::bind(settings).unwrap()).unwrap();
         World { address: server.local_addrs()[0], server }
     }
 

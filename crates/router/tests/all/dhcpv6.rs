@@ -210,7 +210,7 @@ fn it_can_be_switched_on_and_off() {
     device.dhcpv6 = false;
     let off = settings(device);
     let wanted = off.clone();
-    let server = world.router.run(move || fordway_router::bind(&wanted).unwrap().start().unwrap());
+    let server = world.router.run(move || Server::start(Server::bind(&wanted).unwrap()).unwrap());
     counted("an advertisement", &server, |it| it.sent > 0);
     // Sockets are of the namespace of who asks for them.
     let replace = |server: Server, settings: Settings| {

@@ -9,9 +9,8 @@ mod world;
 use std::time::Duration;
 
 use fordway_dns64::ndp::Preference;
-use fordway_router::{
-    self as router, Device, DeviceStats, Prefixes, Rdnss, Route, Server, Settings,
-};
+use fordway_router::{Device, DeviceStats, Prefixes, Rdnss, Route, Server, Settings};
+use fordway_serve::Service as _;
 use fordway_testhost::poll;
 use world::{LAN, World};
 
@@ -50,7 +49,9 @@ fn settings(device: Device) -> Settings {
 /// A server in the router's namespace.
 fn serve(world: &World, device: Device) -> Server {
     let wanted = settings(device);
-    world.router.run(move || router::bind(&wanted).expect("sockets").start().expect("a server"))
+    world
+        .router
+        .run(move || Server::start(Server::bind(&wanted).expect("sockets")).expect("a server"))
 }
 
 fn stats(server: &Server) -> DeviceStats {

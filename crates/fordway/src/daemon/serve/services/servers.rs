@@ -110,7 +110,7 @@ impl<K: Kind> Servers<K> {
 
     fn change_one(&mut self, name: &str, wanted: Option<K::Settings>) -> Result<(), Failure> {
         let before = match (self.running.get_mut(name), wanted) {
-            (Some((server, settings)), Some(wanted)) if K::can_change(settings, &wanted) => {
+            (Some((server, settings)), Some(wanted)) if K::fixed(settings, &wanted).is_none() => {
                 server.replace(wanted.clone()).map_err(Into::into)?;
                 Before::Changed(mem::replace(settings, wanted))
             }
@@ -289,8 +289,8 @@ mod tests {
             Ok(Fake { order, thread: Some(std::thread::spawn(work)) })
         }
 
-        fn can_change(_: &Events, _: &Events) -> bool {
-            true
+        fn fixed(_: &Events, _: &Events) -> Option<&'static str> {
+            None
         }
 
         fn replace(&self, events: Events) -> Result<(), Infallible> {
