@@ -116,31 +116,6 @@ keys! {
 }
 
 impl Advertise {
-    /// How long this router is a default router.
-    #[must_use]
-    pub fn lifetime(&self) -> Duration {
-        self.lifetime.unwrap_or(self.interval * 3)
-    }
-
-    /// Lifetime of DNS servers and domains.
-    #[must_use]
-    pub fn dns_lifetime(&self) -> Duration {
-        self.dns_lifetime.unwrap_or(self.interval * 3)
-    }
-
-    /// Lifetime of translation prefixes.
-    #[must_use]
-    pub fn pref64_lifetime(&self) -> Duration {
-        self.pref64_lifetime.unwrap_or(self.interval * 3)
-    }
-
-    /// Shortest time between unsolicited advertisements (RFC 4861 section 6.2.1).
-    #[must_use]
-    pub fn min_interval(&self) -> Duration {
-        let third = self.interval / 3;
-        self.min_interval.unwrap_or(third.max(MIN_INTERVAL))
-    }
-
     /// Whether hosts get other configuration by DHCPv6.
     #[must_use]
     pub fn other(&self) -> bool {

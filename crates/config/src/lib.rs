@@ -51,15 +51,16 @@ pub use hickory_proto::rr::Name;
 pub use keys::{Key, Reload};
 pub use mode::{Clat, Mode, Pref64, Siit};
 pub use name::InterfaceName;
-pub use nat44::{DualStack, Forward, ForwardProtocol, Inbound, Nat44, Nat44Lifetimes, Nat44Quotas};
+pub use nat44::{DualStack, Forward, Nat44, Nat44Lifetimes, Nat44Quotas};
 pub use nat64::{
     Dynamic4, Gateway, Gateways, LogEvent, LogTarget, Nat64, NatLog, NatPt, NatPtDns, Pool, Pool4,
     Pool4Source, Ports,
 };
 pub use proxy::{Proxy, ProxyForward, ProxyMode, ProxyReverse, ProxyRule};
-pub use sections::{Control, Log, LogFormat, LogLevel, Metrics, OnSigterm};
+pub use sections::{Control, LOG_LEVELS, Log, LogFormat, Metrics, OnSigterm};
 pub use settings::Settings;
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
+pub use tracing::level_filters::LevelFilter;
 pub use translator::{Source6, Translator};
 pub use trt::Trt;
 pub use types::Config;

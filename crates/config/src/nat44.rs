@@ -21,7 +21,7 @@ use crate::value;
 use crate::value::Table;
 
 pub use dual_stack::DualStack;
-pub use forward::{Forward, ForwardProtocol};
+pub use forward::Forward;
 pub use lifetimes::Nat44Lifetimes;
 
 const NAME_HELP: &str = "write a name such as name = \"nat44\"; the nftables table gets it";
@@ -82,7 +82,7 @@ const PAIR: List<Plain<(Ipv4Net, Ipv4Net)>> = list(
     NETMAP,
 );
 
-const INBOUND: Choice<Inbound> = Choice(&[("drop", Inbound::Drop), ("route", Inbound::Route)]);
+const INBOUND: Choice<bool> = Choice(&[("drop", true), ("route", false)]);
 
 keys! {
     /// One `[[translator]]` of mode `nat44`.
@@ -115,7 +115,7 @@ keys! {
         /// Clients reach forwarded ports at the outer address
         hairpin: bool = BOOLEAN, or(true);
         /// Connections from outside to the clients' own addresses
-        inbound: Inbound = INBOUND, or(Inbound::Drop);
+        drop_unsolicited("inbound"): bool = INBOUND, or(true);
         /// Lower the MSS of TCP connections to what the route takes
         mss_clamp: bool = BOOLEAN, or(true);
         /// Take lifetimes below what the RFCs allow, with a warning
@@ -140,16 +140,6 @@ keys! {
         /// New connections in a second
         new_per_second: u32 = QUOTA, or(0);
     }
-}
-
-/// What becomes of connections from outside to addresses of clients without a forward.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Inbound {
-    /// They are dropped and counted.
-    #[default]
-    Drop,
-    /// They are routed as they are.
-    Route,
 }
 
 /// Reads an entry of mode `nat44`.

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tracing::level_filters::LevelFilter;
+
 use crate::DEFAULT_SOCKET;
 use crate::keys::common::{SOCKET, file};
 use crate::keys::form::{Choice, list, time};
@@ -57,27 +59,20 @@ keys! {
 
 keys! {
     /// `[log]`.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Log, reload(Restart) {
         /// Least severity that is written to standard error. `debug` shows each change to the host. `--log-level` comes
         /// before it
-        level: LogLevel = LEVEL, or(LogLevel::Info);
+        level: LevelFilter = Choice(LOG_LEVELS), or(LevelFilter::INFO);
         /// Form of a line
         format: LogFormat = FORMAT, or(LogFormat::Text);
     }
 }
 
-/// Least severity that is written to the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum LogLevel {
-    Off,
-    Error,
-    Warn,
-    #[default]
-    Info,
-    Debug,
-    Trace,
+impl Default for Log {
+    fn default() -> Log {
+        usual()
+    }
 }
 
 /// Form of a log line.
@@ -90,13 +85,14 @@ pub enum LogFormat {
     Json,
 }
 
-const LEVEL: Choice<LogLevel> = Choice(&[
-    ("off", LogLevel::Off),
-    ("error", LogLevel::Error),
-    ("warn", LogLevel::Warn),
-    ("info", LogLevel::Info),
-    ("debug", LogLevel::Debug),
-    ("trace", LogLevel::Trace),
-]);
+/// The words of `level`, and of `--log-level`.
+pub const LOG_LEVELS: &[(&str, LevelFilter)] = &[
+    ("off", LevelFilter::OFF),
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
+    ("trace", LevelFilter::TRACE),
+];
 
 const FORMAT: Choice<LogFormat> = Choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);

@@ -184,7 +184,7 @@ mod tests {
         assert_eq!((a.mtu, b.mtu), (None, Some(1400)));
         assert_eq!(a.pool6().len(), 2);
         assert_eq!(a.traffic_class, fordway_xlat::TrafficClass::Set(7));
-        assert_eq!(config.log.level, crate::LogLevel::Debug);
+        assert_eq!(config.log.level, crate::LevelFilter::DEBUG);
         assert_eq!(config.control.timeout.as_secs(), 9);
     }
 
@@ -192,7 +192,7 @@ mod tests {
     fn the_last_setting_of_a_key_counts() {
         let config = with(&["log.format=json", "log={level=\"warn\"}", "log.level=off"]).unwrap();
         assert_eq!(config.config.log.format, crate::LogFormat::Text);
-        assert_eq!(config.config.log.level, crate::LogLevel::Off);
+        assert_eq!(config.config.log.level, crate::LevelFilter::OFF);
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(crate) struct Global {
     pub(crate) run_dir: PathBuf,
     /// Least severity of log lines: off, error, warn, info, debug or trace
     #[arg(long, global = true, value_name = "LEVEL", value_parser = level)]
-    pub(crate) log_level: Option<fordway_config::LogLevel>,
+    pub(crate) log_level: Option<fordway_config::LevelFilter>,
 }
 
 impl Global {
@@ -107,17 +107,9 @@ pub(crate) enum SchemaOf {
     Control,
 }
 
-fn level(text: &str) -> Result<fordway_config::LogLevel, String> {
-    use fordway_config::LogLevel;
-    Ok(match text {
-        "off" => LogLevel::Off,
-        "error" => LogLevel::Error,
-        "warn" => LogLevel::Warn,
-        "info" => LogLevel::Info,
-        "debug" => LogLevel::Debug,
-        "trace" => LogLevel::Trace,
-        _ => return Err("write off, error, warn, info, debug or trace".to_owned()),
-    })
+fn level(text: &str) -> Result<fordway_config::LevelFilter, &'static str> {
+    let known = fordway_config::LOG_LEVELS.iter().find(|(word, _)| *word == text);
+    known.map(|(_, level)| *level).ok_or("write off, error, warn, info, debug or trace")
 }
 
 /// What can be done.

@@ -15,7 +15,7 @@ mod signals;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use fordway_config::{Config, LogLevel, OnSigterm};
+use fordway_config::{Config, LevelFilter, OnSigterm};
 use fordway_net::privilege::Capability;
 use fordway_net::{Host, Ipv6State, Netlink};
 use sd_notify::NotifyState;
@@ -52,7 +52,7 @@ enum End {
 
 /// Runs until a signal, or until an engine fails.
 pub(crate) fn run(job: Job) -> Result<(), Failure> {
-    let silent = job.config.log.level == LogLevel::Off;
+    let silent = job.config.log.level == LevelFilter::OFF;
     crate::log::start(job.config.log);
     let result = run_logged(job);
     if let Err(failure) = result {

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use fordway_config::{Log, LogFormat, LogLevel};
+use fordway_config::{Log, LogFormat};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -10,14 +10,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 /// Starts logging. The journal puts its own time before each line, so none is written there.
 pub(crate) fn start(log: Log) {
-    let level = match log.level {
-        LogLevel::Off => LevelFilter::OFF,
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let builder = tracing_subscriber::fmt()
@@ -25,7 +17,7 @@ pub(crate) fn start(log: Log) {
         .with_target(false)
         .with_ansi(io::stderr().is_terminal() && !no_color);
     let builder = builder.with_max_level(LevelFilter::TRACE);
-    let targets = targets(level);
+    let targets = targets(log.level);
     match (log.format, journal) {
         (LogFormat::Text, false) => builder.finish().with(targets).init(),
         (LogFormat::Text, true) => builder.without_time().finish().with(targets).init(),

@@ -141,7 +141,8 @@ fn times(draft: &Read<Advertise>, sink: &mut Sink) {
     let show = |time: Duration| humantime::format_duration(time).to_string();
     let interval = advertise.interval;
     let longest = Duration::from_secs(interval.as_secs() * 3 / 4).max(super::MIN_INTERVAL);
-    if let Some(span) = at.key("min_interval").filter(|_| advertise.min_interval() > longest) {
+    let is_long = advertise.min_interval.is_some_and(|time| time > longest);
+    if let Some(span) = at.key("min_interval").filter(|_| is_long) {
         let message = format!(
             "`min_interval`: at most three quarters of interval, which is {}",
             show(interval)
@@ -149,9 +150,11 @@ fn times(draft: &Read<Advertise>, sink: &mut Sink) {
         let help = format!("RFC 4861 section 6.2.1: write at most \"{}\"", show(longest));
         sink.error(span, message, help);
     }
+    // `auto` is three intervals.
+    let is_short = |time: Option<Duration>| time.is_some_and(|time| time < interval);
     if let Some(span) = at.key("lifetime")
-        && !advertise.lifetime().is_zero()
-        && advertise.lifetime() < interval
+        && advertise.lifetime != Some(Duration::ZERO)
+        && is_short(advertise.lifetime)
     {
         let message = format!(
             "`lifetime`: this router would be forgotten between two advertisements, up to {} apart",
@@ -161,11 +164,10 @@ fn times(draft: &Read<Advertise>, sink: &mut Sink) {
             format!("write at least \"{}\", or \"0s\" for no default router", show(interval));
         sink.error(span, message, help);
     }
-    for (key, time) in [
-        ("dns_lifetime", advertise.dns_lifetime()),
-        ("pref64_lifetime", advertise.pref64_lifetime()),
-    ] {
-        if let Some(span) = at.key(key).filter(|_| time < interval) {
+    for (key, time) in
+        [("dns_lifetime", advertise.dns_lifetime), ("pref64_lifetime", advertise.pref64_lifetime)]
+    {
+        if let Some(span) = at.key(key).filter(|_| is_short(time)) {
             let message = format!(
                 "`{key}`: it would be forgotten between two advertisements, up to {} apart",
                 show(interval)

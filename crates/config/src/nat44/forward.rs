@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use fordway_xlat::addr::classify;
+use fordway_xlat::nat64::Protocol;
 
 use crate::keys::form::{Plain, texts};
 use crate::problem::{Problem, Problems, Value};
@@ -14,7 +15,7 @@ type Parsed<T> = Result<T, Problems>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Forward {
     /// TCP or UDP.
-    pub protocol: ForwardProtocol,
+    pub protocol: Protocol,
     /// The outer address; `None`: whatever addresses the uplinks have.
     pub address: Option<Ipv4Addr>,
     /// The outer port.
@@ -23,28 +24,18 @@ pub struct Forward {
     pub to: (Ipv4Addr, u16),
 }
 
-/// A transport protocol whose ports are forwarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum ForwardProtocol {
-    Tcp,
-    Udp,
-}
-
 pub(super) const FORWARD: Plain<Forward> = Plain {
     read: forward,
     write: |it| {
         let outside = it.address.map_or(it.port.to_string(), |ip| format!("{ip}:{}", it.port));
-        let protocol = PROTOCOLS.iter().find(|(_, known)| *known == it.protocol);
-        let protocol = protocol.map_or("", |(word, _)| word);
-        toml::Value::from(vec![protocol.to_owned(), outside, format!("{}:{}", it.to.0, it.to.1)])
+        let protocol = it.protocol.label().to_owned();
+        toml::Value::from(vec![protocol, outside, format!("{}:{}", it.to.0, it.to.1)])
     },
     named: ("triple", "triples", "PROTOCOL:[V4:]PORT=V4:PORT"),
     schema: || texts(3),
 };
 
-const PROTOCOLS: [(&str, ForwardProtocol); 2] =
-    [("tcp", ForwardProtocol::Tcp), ("udp", ForwardProtocol::Udp)];
+const PROTOCOLS: [(&str, Protocol); 2] = [("tcp", Protocol::Tcp), ("udp", Protocol::Udp)];
 
 /// One forwarded port: protocol, outer transport address or port, host and port.
 fn forward(v: &Value<'_>) -> Parsed<Forward> {

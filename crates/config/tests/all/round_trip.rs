@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fordway_config::{
-    Attach, Clat, Config, Control, Dynamic4, Engine, Gateway, Gateways, InterfaceName, Log,
-    LogEvent, LogFormat, LogLevel, LogTarget, Metrics, Mode, Nat64, NatLog, OnSigterm, Pool, Pool4,
+    Attach, Clat, Config, Control, Dynamic4, Engine, Gateway, Gateways, InterfaceName, LevelFilter,
+    Log, LogEvent, LogFormat, LogTarget, Metrics, Mode, Nat64, NatLog, OnSigterm, Pool, Pool4,
     Pool4Source, Ports, Pref64, Resolved, Siit, Source6, Translator, parse,
 };
 use fordway_xlat::addr::{Eam, Pool6};
@@ -342,7 +342,7 @@ prop_compose! {
         millis in 100u64..=60_000,
         on_sigterm in prop::sample::select(vec![OnSigterm::Down, OnSigterm::Leave]),
         port in 1u16..,
-        level in prop::sample::select(vec![LogLevel::Off, LogLevel::Warn, LogLevel::Trace]),
+        level in prop::sample::select(vec![LevelFilter::OFF, LevelFilter::WARN, LevelFilter::TRACE]),
         format in prop::sample::select(vec![LogFormat::Text, LogFormat::Json]),
     ) -> Config {
         Config {

@@ -8,6 +8,7 @@ mod nat44;
 mod nat44;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use fordway_config::{Advertise, Config, DualStack, InterfaceName, Nat44};
 use fordway_net::{Address, Change, Intercept, Netlink, SysctlKey};
@@ -89,7 +90,7 @@ impl Entry {
 
 /// A default router has to forward (RFC 4861 section 6.2.2); one that only announces prefixes does not.
 fn forwards_for(advertise: &Advertise) -> bool {
-    advertise.manage && !advertise.lifetime().is_zero()
+    advertise.manage && advertise.lifetime != Some(Duration::ZERO)
 }
 
 /// What an entry means.

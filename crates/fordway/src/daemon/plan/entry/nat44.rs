@@ -1,10 +1,9 @@
 //! The changes that an entry of mode nat44 means: the table, connection tracking's timeouts, addresses, forwarding.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
-use fordway_config::{
-    Forward, ForwardProtocol, Inbound, InterfaceName, Nat44, Nat44Lifetimes, Pool4Source,
-};
+use fordway_config::{Forward, InterfaceName, Nat44, Nat44Lifetimes, Pool4Source};
 use fordway_net::{
     Address, Change, IpNet, Ipv4Net, Nat44 as Table, Nat44Choice, Nat44Forward, Nat44Pool, Netlink,
     SysctlKey,
@@ -13,10 +12,6 @@ use fordway_net::{
 use super::{Plan, sort};
 use crate::daemon::plan::resolve::v4;
 use crate::failure::Failure;
-
-/// Numbers of transport protocols.
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// The table first: nothing may leave untranslated. Forwarding last.
 pub(super) fn plan(entry: &Nat44, netlink: &mut Netlink) -> Result<Plan, Failure> {
@@ -66,7 +61,7 @@ fn table(entry: &Nat44, outer: &[Ipv4Addr]) -> Table {
         netmap: entry.netmap.clone(),
         forwards: entry.forwards.iter().flat_map(|it| forwards(it, outer)).collect(),
         hairpin: entry.hairpin,
-        drop_unsolicited: entry.inbound == Inbound::Drop,
+        drop_unsolicited: entry.drop_unsolicited,
         mss_clamp: entry.mss_clamp,
         most_sessions: limit(entry.quotas.sessions),
         most_per_second: limit(entry.quotas.new_per_second),
@@ -81,10 +76,7 @@ fn forwards(forward: &Forward, outer: &[Ipv4Addr]) -> Vec<Nat44Forward> {
         Some(address) => vec![address],
         None => outer.to_vec(),
     };
-    let protocol = match forward.protocol {
-        ForwardProtocol::Tcp => TCP,
-        ForwardProtocol::Udp => UDP,
-    };
+    let protocol = forward.protocol.number();
     let at =
         |address| Nat44Forward { protocol, outside: (address, forward.port), inside: forward.to };
     addresses.into_iter().map(at).collect()
@@ -92,7 +84,7 @@ fn forwards(forward: &Forward, outer: &[Ipv4Addr]) -> Vec<Nat44Forward> {
 
 /// Conntrack's timeouts. It knows more states than the RFCs.
 fn timeouts(lifetimes: Nat44Lifetimes) -> Result<Vec<Change>, Failure> {
-    let seconds = |time: std::time::Duration| time.as_secs().to_string();
+    let seconds = |time: Duration| time.as_secs().to_string();
     let udp = [("udp_timeout", lifetimes.udp), ("udp_timeout_stream", lifetimes.udp)];
     let icmp = [("icmp_timeout", lifetimes.icmp)];
     let established = [("tcp_timeout_established", lifetimes.tcp_est)];
