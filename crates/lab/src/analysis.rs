@@ -1,7 +1,9 @@
 //! From trials to cells: a pure function of a run's folder.
 
+mod agreement;
 mod checks;
 mod compare;
+mod goals;
 mod limiter;
 mod noise;
 
@@ -14,15 +16,16 @@ use fordway_data::stats::trend::trend;
 use serde::Serialize;
 
 use crate::costs::Costs;
+use crate::environment::Environment;
 use crate::error::Result;
-use crate::host::environment::Environment;
-use crate::probe::Check;
-use crate::report::agreement::{Findings, findings};
-use crate::report::published::study;
+use crate::spec::published::study;
 use crate::spec::{Exclusion, Experiment, Kind, MechanismSpec, Metric, Point, rules};
+use crate::trial::Check;
 use crate::trial::{CALIBRATION, Condition, Trial};
+use agreement::{Findings, findings};
 use checks::{disturbed, warnings};
 use compare::compare_all;
+pub(crate) use goals::Judged;
 use limiter::{average, limiter};
 pub(crate) use noise::Noise;
 
@@ -67,7 +70,7 @@ pub(crate) struct Results {
     pub(crate) agreement: Option<Findings>,
     /// Goals and whether they are met, for experiments with goals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) goals: Vec<crate::goals::Judged>,
+    pub(crate) goals: Vec<Judged>,
     /// What one packet costs inside the gateway's programs, where the run asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) program_costs: Option<Costs>,
@@ -318,7 +321,7 @@ pub(crate) fn analyse(
     results.warnings.extend(disturbed(&latest));
     let study = experiment.published.as_deref().map(study).transpose()?;
     results.agreement = study.map(|study| findings(experiment, &results, &study));
-    results.goals = crate::goals::judge(experiment, &results)?;
+    results.goals = goals::judge(experiment, &results)?;
     Ok(results)
 }
 
@@ -505,6 +508,12 @@ fn drift(cells: &[Cell], sentinel: &str, condition: &Condition, metric: Metric) 
         p: trend.and_then(|t| t.p),
         spread: cell.stddev.unwrap_or(0.0) / centre,
     })
+}
+
+/// The cell of a mechanism under the run's first condition.
+pub(crate) fn first<'a>(results: &'a Results, name: &str, metric: Metric) -> Option<&'a Cell> {
+    let condition = results.conditions().first().copied()?;
+    results.cell(name, metric, condition)
 }
 
 impl Results {

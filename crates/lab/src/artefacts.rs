@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::analysis::{Results, analyse};
-use crate::backend::write_file;
 use crate::costs::Costs;
+use crate::environment::Environment;
 use crate::error::{LabError, Result};
-use crate::host::environment::Environment;
+use crate::files::write_file;
 use crate::spec::{Experiment, Point};
 use crate::trial::{Ledger, Trial};
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{LabError, Result};
+use crate::files::write_file;
 use crate::host::cpu::Meter;
 use crate::hosts::{Counting, Pair};
 use crate::mechanism::Deployed;
@@ -247,12 +248,4 @@ impl Backend for Ends {
     fn cap(&self) -> Option<Cap> {
         self.own().cap()
     }
-}
-
-/// Writes a whole file, making its folder when there is none.
-pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<()> {
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(LabError::file(parent))?;
-    }
-    std::fs::write(path, content).map_err(LabError::file(path))
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::analysis::Cell;
 use crate::artefacts::Run;
-use crate::report::words::quantity;
+use crate::spec::quantity;
 use crate::spec::{Metric, Point};
 use crate::trial::Condition;
 

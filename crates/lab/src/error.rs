@@ -82,7 +82,7 @@ pub(crate) enum LabError {
     },
     /// An experiment file is wrong.
     #[error("the experiment file is refused\n\n{0}")]
-    Experiment(Box<crate::spec::Findings>),
+    Experiment(Box<crate::findings::Findings>),
     /// The user asked for something that does not exist or does not fit.
     #[error("{0}")]
     Usage(String),

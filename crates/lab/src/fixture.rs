@@ -2,14 +2,25 @@
 
 use std::path::Path;
 
-use crate::analysis::tests::environment;
-use crate::backend::write_file;
-use crate::host::cpu::CpuUse;
+use crate::environment::Environment;
+use crate::files::write_file;
 use crate::plan;
-use crate::probe::Check;
 use crate::spec::{Experiment, Metric, RunSpec};
+use crate::trial::Check;
+use crate::trial::CpuUse;
 use crate::trial::{CALIBRATION, Condition, Ledger, Trial};
-use crate::trials::blank;
+
+/// A machine about which nothing is known but its two processors.
+pub(crate) fn environment() -> Environment {
+    let empty = serde_json::json!({
+        "started": "2026-01-01T00:00:00Z", "kernel": "", "command_line": "", "system": "",
+        "cpu_model": "", "processors": 2, "smt": "", "governor": "", "clocksource": "tsc",
+        "clocksources": [], "virtualisation": "", "steal_share": 0.0, "load_average": 0.0,
+        "memory_mib": 1, "mitigations": {}, "sysctls": {}, "ruleset": "", "veth_features": [],
+        "versions": {}, "programs": {}
+    });
+    serde_json::from_value(empty).unwrap()
+}
 
 /// A built-in experiment whose run had all of its arms.
 pub(crate) fn experiment(name: &str) -> Experiment {
@@ -61,7 +72,7 @@ pub(crate) fn trials(experiment: &Experiment, blocks: u32, factor: f64) -> Vec<T
                     flags: vec!["a remark".into()],
                     argv: vec!["/home/somebody/bin/iperf3".into()],
                     started: "2026-01-01T00:00:00Z".into(),
-                    ..blank(metric)
+                    ..Trial::blank(metric)
                 });
             }
         }

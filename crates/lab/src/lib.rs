@@ -28,6 +28,7 @@ macro_rules! note {
 }
 pub(crate) use note;
 
+mod addresses;
 mod analysis;
 mod artefacts;
 mod backend;
@@ -35,16 +36,21 @@ mod cli;
 mod commands;
 mod compare;
 mod costs;
+mod environment;
 mod error;
+mod files;
+mod findings;
 #[cfg(test)]
 mod fixture;
-mod goals;
+mod histogram;
 mod host;
 mod hosts;
 mod load;
 mod mechanism;
 mod model;
 mod monitor;
+mod numbers;
+mod pdf;
 mod plan;
 mod probe;
 mod process;

@@ -10,8 +10,8 @@ use minijinja::Environment;
 use walkdir::WalkDir;
 
 use crate::artefacts::{COSTS, Run};
-use crate::backend::write_file;
 use crate::error::{LabError, Result};
+use crate::files::write_file;
 use crate::schema::Published;
 
 pub(crate) use manifest::{MANIFEST, check, write as write_manifest};

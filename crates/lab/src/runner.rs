@@ -18,11 +18,12 @@ use crate::host::{clocksource, conntrack};
 use crate::hosts::{Pair, agent};
 use crate::mechanism::Mechanism;
 use crate::plan::{self, Deployment, Plan};
-use crate::probe::{Check, gate, matrix};
+use crate::probe::{gate, matrix};
 use crate::progress::Progress;
 use crate::spec::{Experiment, Kind, Load, MechanismSpec, Metric, Profile, RunSpec};
 use crate::state::Guard;
 use crate::topology::{Network, Shape};
+use crate::trial::Check;
 use crate::trial::{CALIBRATION, Condition, Ledger, Trial, hash};
 
 use deploy::Live;

@@ -6,27 +6,31 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
-use crate::hosts::Hosts;
+use crate::findings::{self, Findings};
 
 mod check;
 mod command;
 mod document;
 mod exclude;
-mod findings;
+pub(crate) mod goals;
 mod group;
+mod hosts;
+mod implementation;
 mod kind;
 mod metric;
 mod point;
 mod profile;
+pub(crate) mod published;
 mod schema;
 
 pub(crate) use command::{Commands, filled, fixed};
 pub(crate) use exclude::{Exclusion, Quantity, rules};
-pub(crate) use findings::Findings;
 pub(crate) use group::{By, Exchange, Fetch, Group, Load, Mixed, Transport, Way};
+pub(crate) use hosts::{EXAMPLE, HostSpec, Hosts};
+pub(crate) use implementation::{IMPLEMENTATIONS, RESOLVERS, kinds};
 pub(crate) use kind::{Carries, Kind};
 pub(crate) use metric::Metric;
-pub(crate) use point::{Axis, Point};
+pub(crate) use point::{Axis, Point, quantity};
 pub(crate) use profile::Profile;
 pub(crate) use schema::SCHEMA;
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::write_file;
 use crate::error::{LabError, Result};
+use crate::files::write_file;
 use crate::host::clocksource;
 use crate::host::conntrack::Limits;
 use crate::mechanism;

@@ -18,18 +18,12 @@ mod boxes;
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::addresses::{HOST_V6, NAT64_POOL6, PREF64, PROXY_PORT, SITE_PORT};
 use crate::backend::{Backend, Keeper, Place, must};
 use crate::error::{LabError, Result};
 use crate::process::Output;
 use crate::spec::{Carries, Family, Kind, MechanismSpec, Way};
 use boxes::{Flow, addresses, server_addresses};
-
-pub(crate) use boxes::{
-    BETWEEN_V4, BOUND_V4, CLAT_V4, CLAT_V6, CLIENT_V4, CLIENT_V6, FLOWS_V4, FLOWS_V6, GATEWAY_V6,
-    HOST_EDGE_V4, HOST_V4, HOST_V6, NAT64_POOL6, POOL4, POOL4_FIRST, PREF64, PROXY_PORT, ROUTER_V4,
-    ROUTER_V6, SERVER_CLAT_V4, SERVER_EMBEDDED, SERVER_V4, SERVER_V4_EMBEDDED, SERVER_V6,
-    SIIT_CLIENT_V6, SIIT_MAPPING, SIIT_POOL6, SITE_PORT, TUNNEL_END_V6,
-};
 
 /// What is asked of the builder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,8 @@
 //! The record of one trial, and the append-only file that holds them.
 
+mod checks;
+mod counters;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -7,13 +10,17 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{LabError, Result};
-use crate::host::cpu::CpuUse;
-use crate::host::links::Snapshot;
-use crate::probe::Check;
 use crate::spec::{Metric, Point};
+
+pub(crate) use checks::{Check, GATE, NAMES, WAYS};
+pub(crate) use counters::{CpuUse, LinkCounters, Snapshot, difference};
 
 /// The mechanism name of the calibration of the generator.
 pub(crate) const CALIBRATION: &str = "calibration";
+/// A trial during which other programs kept this many cores busy is flagged.
+pub(crate) const FLAG_OTHER: f64 = 0.3;
+/// How the flag for other programs begins.
+pub(crate) const OTHER_WORK: &str = "other programs kept";
 
 /// A factor setting under which blocks are run.
 #[derive(
@@ -186,6 +193,64 @@ pub(crate) struct Trial {
     pub(crate) started: String,
     /// How long it took, with deployment.
     pub(crate) elapsed_s: f64,
+}
+
+impl Trial {
+    /// A trial with nothing measured yet.
+    pub(crate) fn blank(metric: Metric) -> Self {
+        Self {
+            key: String::new(),
+            experiment: String::new(),
+            seed: 0,
+            block: 0,
+            order: 0,
+            condition: Condition {
+                clocksource: String::new(),
+                duration_s: 0,
+                flow_octets: None,
+                offloads: true,
+                shares: None,
+            },
+            mechanism: String::new(),
+            implementation: String::new(),
+            version: String::new(),
+            config_hash: String::new(),
+            metric,
+            point: None,
+            unit: metric.unit().into(),
+            direction: metric.direction().into(),
+            offered: None,
+            cap: None,
+            value: None,
+            replies: Vec::new(),
+            histogram: Vec::new(),
+            sent: None,
+            arrived: None,
+            series: Vec::new(),
+            generator_bytes: None,
+            retransmits: None,
+            lost: None,
+            excluded: Vec::new(),
+            path_mtu: None,
+            generator_cpu: None,
+            sender_processor: None,
+            sender_waits: None,
+            links: Default::default(),
+            counters: None,
+            cpu: None,
+            checks: Vec::new(),
+            ways: Vec::new(),
+            valid: false,
+            invalid: Vec::new(),
+            flags: Vec::new(),
+            engine: None,
+            mechanism_argv: Vec::new(),
+            argv: Vec::new(),
+            exit_status: None,
+            started: String::new(),
+            elapsed_s: 0.0,
+        }
+    }
 }
 
 /// What a trial's key is made of.

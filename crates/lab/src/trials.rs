@@ -16,24 +16,19 @@ mod waiting;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::backend::{Backend, write_file};
+use crate::backend::Backend;
 use crate::error::Result;
-use crate::host::cpu::CpuUse;
-use crate::host::links::{Snapshot, difference, snapshot};
+use crate::files::write_file;
+use crate::host::links::snapshot;
 use crate::hosts::Counting;
 use crate::load::dns::Authority;
 use crate::mechanism::{Deployed, Mechanism};
 use crate::spec::{Exclusion, Kind, Load, Metric, Point, Profile, Quantity};
 use crate::topology::Network;
-use crate::trial::{Condition, Trial};
+use crate::trial::{CpuUse, FLAG_OTHER, OTHER_WORK, Snapshot, Trial, difference};
 
 /// A trial with more stolen processor time than this is flagged.
 const FLAG_STEAL: f64 = 0.02;
-/// A trial during which other programs kept this many cores busy is flagged.
-pub(crate) const FLAG_OTHER: f64 = 0.3;
-/// How the flag for other programs begins.
-pub(crate) const OTHER_WORK: &str = "other programs kept";
-
 /// What one load yielded: a value per metric, or why there is none.
 pub(crate) type Values = BTreeMap<Metric, std::result::Result<f64, String>>;
 
@@ -146,62 +141,6 @@ pub(crate) fn run(
 pub(crate) use initiation::with_a_lease;
 pub(crate) use start::start_time;
 
-/// A trial with nothing measured yet.
-pub(crate) fn blank(metric: Metric) -> Trial {
-    Trial {
-        key: String::new(),
-        experiment: String::new(),
-        seed: 0,
-        block: 0,
-        order: 0,
-        condition: Condition {
-            clocksource: String::new(),
-            duration_s: 0,
-            flow_octets: None,
-            offloads: true,
-            shares: None,
-        },
-        mechanism: String::new(),
-        implementation: String::new(),
-        version: String::new(),
-        config_hash: String::new(),
-        metric,
-        point: None,
-        unit: metric.unit().into(),
-        direction: metric.direction().into(),
-        offered: None,
-        cap: None,
-        value: None,
-        replies: Vec::new(),
-        histogram: Vec::new(),
-        sent: None,
-        arrived: None,
-        series: Vec::new(),
-        generator_bytes: None,
-        retransmits: None,
-        lost: None,
-        excluded: Vec::new(),
-        path_mtu: None,
-        generator_cpu: None,
-        sender_processor: None,
-        sender_waits: None,
-        links: Default::default(),
-        counters: None,
-        cpu: None,
-        checks: Vec::new(),
-        ways: Vec::new(),
-        valid: false,
-        invalid: Vec::new(),
-        flags: Vec::new(),
-        engine: None,
-        mechanism_argv: Vec::new(),
-        argv: Vec::new(),
-        exit_status: None,
-        started: now(),
-        elapsed_s: 0.0,
-    }
-}
-
 /// The present time (RFC 3339, UTC, whole seconds).
 pub(crate) fn now() -> String {
     let now = time::OffsetDateTime::now_utc();
@@ -265,7 +204,6 @@ pub(crate) fn judge(trial: &mut Trial, rules: &[Exclusion]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::cpu::CpuUse;
     use crate::spec::rules;
 
     #[test]
@@ -280,7 +218,7 @@ mod tests {
             arrived: Some(90),
             lost: Some(0.04),
             retransmits: Some(7),
-            ..blank(Metric::LatencyP50)
+            ..Trial::blank(Metric::LatencyP50)
         };
         for (when, excluded) in [
             ("lost_datagrams > 0.05", true),
@@ -312,7 +250,7 @@ mod tests {
                 seconds: 2.0,
                 ..CpuUse::default()
             };
-            let mut trial = Trial { value: Some(1.0), cpu: Some(cpu), ..blank(Metric::Rtt) };
+            let mut trial = Trial { value: Some(1.0), cpu: Some(cpu), ..Trial::blank(Metric::Rtt) };
             let declared = rule.map(|when| Exclusion {
                 when: when.to_owned().try_into().unwrap(),
                 reason: "so".into(),
@@ -333,8 +271,12 @@ mod tests {
     #[test]
     fn a_limit_that_nothing_exceeds_keeps_every_trial() {
         let stolen = CpuUse { steal_share: 1.0, ..CpuUse::default() };
-        let mut trial =
-            Trial { value: Some(1.0), cpu: Some(stolen), lost: Some(0.9), ..blank(Metric::Rtt) };
+        let mut trial = Trial {
+            value: Some(1.0),
+            cpu: Some(stolen),
+            lost: Some(0.9),
+            ..Trial::blank(Metric::Rtt)
+        };
         let rule = |when: &str| Exclusion {
             when: when.to_owned().try_into().unwrap(),
             reason: "all trials are kept".into(),
@@ -346,14 +288,14 @@ mod tests {
 
     #[test]
     fn a_trial_counts_only_when_nothing_speaks_against_it() {
-        let mut good = Trial { value: Some(1.0), ..blank(Metric::Rtt) };
+        let mut good = Trial { value: Some(1.0), ..Trial::blank(Metric::Rtt) };
         judge(&mut good, &[]);
         assert!(good.valid);
-        let mut empty = blank(Metric::Rtt);
+        let mut empty = Trial::blank(Metric::Rtt);
         judge(&mut empty, &[]);
         assert_eq!(empty.invalid, ["nothing was measured"]);
         let stolen = CpuUse { steal_share: 0.2, ..CpuUse::default() };
-        let mut stolen = Trial { value: Some(1.0), cpu: Some(stolen), ..blank(Metric::Rtt) };
+        let mut stolen = Trial { value: Some(1.0), cpu: Some(stolen), ..Trial::blank(Metric::Rtt) };
         judge(&mut stolen, &rules(&[]));
         assert!(!stolen.valid);
         assert_eq!(stolen.excluded, ["steal > 0.1"]);

@@ -3,11 +3,11 @@
 use fordway_data::stats::multiple::holm;
 
 use super::{Ceiling, Drift, Results, VsBaseline};
-use crate::host::environment::Environment;
-use crate::report::words::quantity;
+use crate::environment::Environment;
 use crate::spec::Experiment;
+use crate::spec::quantity;
+use crate::trial::FLAG_OTHER;
 use crate::trial::Trial;
-use crate::trials::FLAG_OTHER;
 
 /// Warnings about the run as a whole.
 pub(super) fn warnings(experiment: &Experiment, results: &Results) -> Vec<String> {
@@ -102,7 +102,7 @@ pub(super) fn disturbed(trials: &[&Trial]) -> Option<String> {
     let timed: Vec<&&Trial> = trials.iter().filter(|t| t.cpu.is_some()).collect();
     let hit = timed
         .iter()
-        .filter(|t| t.flags.iter().any(|f| f.starts_with(crate::trials::OTHER_WORK)))
+        .filter(|t| t.flags.iter().any(|f| f.starts_with(crate::trial::OTHER_WORK)))
         .count();
     (hit * 10 > timed.len()).then(|| {
         format!(
@@ -116,7 +116,7 @@ pub(super) fn disturbed(trials: &[&Trial]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::environment;
+    use crate::fixture::environment;
 
     #[test]
     fn what_others_did_counts_and_a_load_average_only_without_it() {

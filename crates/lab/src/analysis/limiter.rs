@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use fordway_data::stats::describe::mean;
 
-use crate::report::figures::nice;
+use crate::numbers::nice;
 use crate::spec::Metric;
 use crate::trial::Trial;
 
@@ -155,14 +155,14 @@ fn worst_loss(trials: &[&Trial]) -> Option<(String, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::cpu::CpuUse;
-    use crate::host::links::LinkCounters;
+    use crate::trial::CpuUse;
+    use crate::trial::LinkCounters;
 
     #[test]
     fn a_single_lost_packet_limits_nothing() {
         let name = |rx_lost| {
             let link = LinkCounters { rx_packets: 1_000_000, rx_lost, ..LinkCounters::default() };
-            let mut trial = crate::trials::blank(Metric::TcpThroughputUp);
+            let mut trial = Trial::blank(Metric::TcpThroughputUp);
             trial.links.insert("iperf/uplink".into(), link);
             let (what, why, _) = limiter(Metric::TcpThroughputUp, 1.0, Some(30.0), &[&trial]);
             assert!(
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_load_at_its_cap_says_so_and_one_below_does_not() {
         let name = |typical| {
-            let mut trial = crate::trials::blank(Metric::TcpThroughputUp);
+            let mut trial = Trial::blank(Metric::TcpThroughputUp);
             trial.cap = Some(1.0);
             limiter(Metric::TcpThroughputUp, typical, Some(1.0), &[&trial])
         };
@@ -193,7 +193,7 @@ mod tests {
             sender_waits: Some(waits),
             sender_processor: Some(1.0),
             cpu: Some(CpuUse { mechanism_cores: cores, ..CpuUse::default() }),
-            ..crate::trials::blank(Metric::NewUdpFlows)
+            ..Trial::blank(Metric::NewUdpFlows)
         };
         let name = |trial: &Trial| {
             let (what, why, _) = limiter(Metric::NewUdpFlows, 400.0, Some(4000.0), &[trial]);

@@ -173,11 +173,11 @@ mod tests {
                     block,
                     value: Some(of(place, block)),
                     valid: true,
-                    ..crate::trials::blank(Metric::UdpRateUp)
+                    ..Trial::blank(Metric::UdpRateUp)
                 });
             }
         }
-        let environment = crate::analysis::tests::environment();
+        let environment = crate::fixture::environment();
         crate::analysis::analyse(&experiment, environment, &trials).unwrap().noise.unwrap()
     }
 

@@ -1,18 +1,7 @@
 use super::*;
-use crate::host::cpu::CpuUse;
+use crate::fixture::environment;
 use crate::spec::{Axis, Point, RunSpec};
-use crate::trials::blank;
-
-pub(crate) fn environment() -> Environment {
-    let empty = serde_json::json!({
-        "started": "2026-01-01T00:00:00Z", "kernel": "", "command_line": "", "system": "",
-        "cpu_model": "", "processors": 2, "smt": "", "governor": "", "clocksource": "tsc",
-        "clocksources": [], "virtualisation": "", "steal_share": 0.0, "load_average": 0.0,
-        "memory_mib": 1, "mitigations": {}, "sysctls": {}, "ruleset": "", "veth_features": [],
-        "versions": {}, "programs": {}
-    });
-    serde_json::from_value(empty).unwrap()
-}
+use crate::trial::CpuUse;
 
 fn experiment(blocks: u32) -> Experiment {
     let mut experiment = Experiment::find("clat-vs-dual-stack").unwrap();
@@ -53,7 +42,7 @@ fn trial(mechanism: &str, block: u32, metric: Metric, value: f64) -> Trial {
         value: Some(value),
         valid: true,
         condition: condition(),
-        ..blank(metric)
+        ..Trial::blank(metric)
     }
 }
 
@@ -226,7 +215,7 @@ fn a_ceiling_that_was_not_found_is_a_warning() {
 }
 
 /// A run of the goals with round-trip times alone: name and one value per block, none where it is 0.
-fn goals_of(arms: [(&str, [f64; 8]); 3], gate: Option<&str>) -> crate::goals::Judged {
+fn goals_of(arms: [(&str, [f64; 8]); 3], gate: Option<&str>) -> crate::analysis::Judged {
     let mut goals = Experiment::find("goals").unwrap();
     let mechanisms = arms.map(|a| a.0.to_owned()).into();
     goals.run = Some(RunSpec { mechanisms, ..RunSpec::bare() });

@@ -5,13 +5,14 @@ use std::path::Path;
 use fordway_data::stats::paired::Verdict;
 
 use crate::artefacts;
-use crate::backend::write_file;
 use crate::cli::{CompareArgs, FailIf};
 use crate::compare::{Compared, compare};
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
-use crate::report::figures::nice;
-use crate::report::words::{interval, p, quantity};
+use crate::files::write_file;
+use crate::numbers::nice;
+use crate::report::words::{interval, p};
 use crate::report::{comparison, terminal};
+use crate::spec::quantity;
 
 /// Compares run B with run A.
 pub(super) fn compare_runs(args: &CompareArgs) -> Result<u8> {

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use super::print_json;
 use crate::artefacts::{self, Run};
-use crate::backend::write_file;
 use crate::cli::DecideArgs;
 use crate::error::{EXIT_DONE, LabError, Result};
+use crate::files::write_file;
 use crate::model::inputs::{Named, User};
 use crate::model::options::Network;
 use crate::model::{Effort, decide};
-use crate::report::figures::nice;
+use crate::numbers::nice;
 use crate::report::{decision, terminal};
 
 /// Prints what three networks need, and writes the page.

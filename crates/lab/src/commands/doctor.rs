@@ -8,13 +8,14 @@ use crate::cli::DoctorArgs;
 use crate::error::{EXIT_DONE, EXIT_SKIPPED, Result};
 use crate::host::clocksource;
 use crate::host::cpu::{self, Watch};
-use crate::hosts::{Hosts, check};
+use crate::hosts::check;
 use crate::mechanism::{self, Availability, locate_fordway};
 use crate::process::find_program;
 use crate::runner::unmeasured;
+use crate::spec::Hosts;
 use crate::spec::{Experiment, Kind, Metric};
 use crate::state;
-use crate::trials::FLAG_OTHER;
+use crate::trial::FLAG_OTHER;
 
 /// Programs that every run needs, and the Debian package of each.
 pub(crate) const TOOLS: &[(&str, &str)] = &[

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::cli::{Far, HostsArgs};
 use crate::error::{EXIT_DONE, Result};
-use crate::hosts::{EXAMPLE, Hosts, agent, check};
+use crate::hosts::{agent, check};
+use crate::spec::{EXAMPLE, Hosts};
 
 /// Prints a hosts file, or marks hosts.
 pub(super) fn hosts(args: &HostsArgs) -> Result<u8> {

@@ -9,11 +9,12 @@ use super::power::sizes;
 use crate::cli::{PlanArgs, Switch};
 use crate::error::{EXIT_DONE, LabError, Result};
 use crate::host::clocksource;
+use crate::hosts::Pair;
 use crate::hosts::orders::Surveyed;
-use crate::hosts::{Hosts, Pair};
 use crate::mechanism::locate_fordway;
 use crate::plan::{Plan, blocks_for, in_words, lay_out, metrics_of, power_notes, shares};
 use crate::runner::{Found, survey, unmeasured};
+use crate::spec::Hosts;
 use crate::spec::{Experiment, Metric, RunSpec, is_file};
 
 #[derive(Serialize)]

@@ -7,8 +7,8 @@ use super::run::free;
 use crate::artefacts;
 use crate::cli::PublishArgs;
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
+use crate::pdf;
 use crate::publish::{MANIFEST, Scrub, check, copy, describe, write_manifest};
-use crate::report::pdf;
 
 /// Makes or checks such a folder.
 pub(super) fn publish(args: &PublishArgs) -> Result<u8> {

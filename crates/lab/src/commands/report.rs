@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use crate::artefacts::{self, Run};
-use crate::backend::write_file;
 use crate::error::{EXIT_DONE, Result};
+use crate::files::write_file;
 use crate::model::inputs::{Named, User};
 use crate::model::options::Need;
 use crate::model::{Decision, Effort, decide, says};
-use crate::report::{decision, figures, page, pdf, terminal};
+use crate::pdf;
+use crate::report::{decision, figures, page, terminal};
 use crate::spec::{Kind, MechanismSpec};
 
 /// Makes the report and prints the summary.

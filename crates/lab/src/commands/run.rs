@@ -7,20 +7,21 @@ use std::sync::Arc;
 use super::plan::{choose, found, notes, own_clocksource, print_skipped};
 use super::power::sizes;
 use crate::artefacts;
-use crate::backend::write_file;
 use crate::cli::{PlanArgs, ResumeArgs, RunArgs};
 use crate::error::{LabError, Result};
+use crate::files::write_file;
 use crate::host::cpu::{self, Watch};
+use crate::hosts::Pair;
 use crate::hosts::orders::Surveyed;
-use crate::hosts::{Hosts, Pair};
 use crate::mechanism::locate_fordway;
 use crate::plan::{in_words, lay_out};
 use crate::process::{catch_signals, find_program};
 use crate::runner::Runner;
 use crate::spec::Experiment;
+use crate::spec::Hosts;
 use crate::state;
+use crate::trial::FLAG_OTHER;
 use crate::trial::Ledger;
-use crate::trials::FLAG_OTHER;
 
 /// Runs longer than this ask first.
 const ASK_ABOVE_S: f64 = 3600.0;
@@ -33,7 +34,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     }
     need_tools()?;
     if args.pdf {
-        crate::report::pdf::need()?;
+        crate::pdf::need()?;
     }
     // Without root nothing can be tried out; that is said below, after what is missing.
     let rehearse = state::is_root();

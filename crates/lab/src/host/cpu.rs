@@ -4,64 +4,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use fordway_load::processors::Times;
-use serde::{Deserialize, Serialize};
+
+use crate::trial::CpuUse;
 
 /// Ticks per second of /proc/stat and /proc/PID/stat (`sysconf(_SC_CLK_TCK)`).
 fn ticks_per_second() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
 }
 
-/// The kernel counts in steps of 10 ms, for each processor and program: less than this is no work of others, s.
-const LEAST_OTHER_S: f64 = 0.1;
 /// The shortest look at what other programs do.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// Processor use during one trial.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, schemars::JsonSchema)]
-pub(crate) struct CpuUse {
-    /// Share of the whole machine's time that was busy, 0 to 1.
-    pub(crate) busy_share: f64,
-    /// Share spent in software interrupts: forwarding of the kernel.
-    pub(crate) softirq_share: f64,
-    /// Share that the hypervisor took away.
-    pub(crate) steal_share: f64,
-    /// Processors worth of time that the mechanism's processes used; 1.0 is one core full.
-    pub(crate) mechanism_cores: Option<f64>,
-    /// Threads of the mechanism's processes.
-    pub(crate) mechanism_threads: Option<u32>,
-    /// Busy time of all processors, s.
-    #[serde(default)]
-    pub(crate) busy_s: f64,
-    /// Of it in programs.
-    #[serde(default)]
-    pub(crate) user_s: f64,
-    /// Of it in system calls.
-    #[serde(default)]
-    pub(crate) system_s: f64,
-    /// Of it in software interrupts.
-    #[serde(default)]
-    pub(crate) softirq_s: f64,
-    /// Time of the mechanism's own processes, s.
-    #[serde(default)]
-    pub(crate) mechanism_s: Option<f64>,
-    /// Processors worth of time of the lab and all that it has started: generators, servers, the mechanism.
-    #[serde(default)]
-    pub(crate) lab_cores: f64,
-    /// Length of the measurement, s.
-    #[serde(default)]
-    pub(crate) seconds: f64,
-    /// Whether this is one of two hosts: the one on which the mechanism runs.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) of_two: bool,
-}
-
-impl CpuUse {
-    /// Cores that were busy with neither what the lab has started nor forwarding.
-    pub(crate) fn other_cores(&self) -> f64 {
-        let other = self.busy_s - self.softirq_s - self.lab_cores * self.seconds;
-        if other < LEAST_OTHER_S { 0.0 } else { other / self.seconds }
-    }
-}
 
 /// Watches how busy other programs keep this machine. Unlike the load average it does not remember what ended a minute
 /// ago, such as the build that has just made the lab.

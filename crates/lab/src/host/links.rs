@@ -1,47 +1,8 @@
 //! Counters of network devices, per place.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-
 use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
-
-/// Counters of one device.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
-pub(crate) struct LinkCounters {
-    /// Octets received.
-    pub(crate) rx_bytes: u64,
-    /// Packets received; a super-packet counts as one.
-    pub(crate) rx_packets: u64,
-    /// Packets dropped or in error on receipt.
-    pub(crate) rx_lost: u64,
-    /// Octets sent.
-    pub(crate) tx_bytes: u64,
-    /// Packets sent.
-    pub(crate) tx_packets: u64,
-    /// Packets dropped or in error on sending; a full TUN queue counts here.
-    pub(crate) tx_lost: u64,
-}
-
-impl LinkCounters {
-    /// What was counted since `before`.
-    pub(crate) fn since(self, before: Self) -> Self {
-        Self {
-            rx_bytes: self.rx_bytes.saturating_sub(before.rx_bytes),
-            rx_packets: self.rx_packets.saturating_sub(before.rx_packets),
-            rx_lost: self.rx_lost.saturating_sub(before.rx_lost),
-            tx_bytes: self.tx_bytes.saturating_sub(before.tx_bytes),
-            tx_packets: self.tx_packets.saturating_sub(before.tx_packets),
-            tx_lost: self.tx_lost.saturating_sub(before.tx_lost),
-        }
-    }
-}
-
-/// Counters by `role/device`.
-pub(crate) type Snapshot = BTreeMap<String, LinkCounters>;
+use crate::trial::{LinkCounters, Snapshot};
 
 /// Reads the counters of all devices of the given places.
 pub(crate) fn snapshot(backend: &dyn Backend, places: &[(&str, &Place)]) -> Result<Snapshot> {
@@ -55,12 +16,6 @@ pub(crate) fn snapshot(backend: &dyn Backend, places: &[(&str, &Place)]) -> Resu
         }
     }
     Ok(all)
-}
-
-/// What was counted between two snapshots.
-pub(crate) fn difference(before: &Snapshot, after: &Snapshot) -> Snapshot {
-    let get = |name: &String| before.get(name).copied().unwrap_or_default();
-    after.iter().map(|(name, c)| (name.clone(), c.since(get(name)))).collect()
 }
 
 fn parse(text: &str) -> Result<Vec<(String, LinkCounters)>> {

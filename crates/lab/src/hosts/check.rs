@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use super::deploy::{CACHE, allowed, programs};
 use super::ssh::{Connection, quote};
-use super::{HostSpec, Hosts, MARK, mark_words};
+use super::{MARK, mark_words};
 use crate::error::{LabError, Result};
 use crate::process::{self, Output};
+use crate::spec::{HostSpec, Hosts};
 use crate::state;
 
 /// How long looking at a host may take.

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::MARK;
 use super::ssh::Connection;
-use super::{HostSpec, MARK};
 use crate::error::{LabError, Result};
+use crate::spec::HostSpec;
 use crate::trial::hash;
 
 /// Where they stay between runs; `doctor --clean --hosts` removes them.

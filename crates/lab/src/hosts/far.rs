@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
+use super::agent;
 use super::deploy::{Programs, allowed, programs};
 use super::orders::{Answer, Hello, Numbered, Order};
 use super::ssh::Connection;
-use super::{HostSpec, agent};
 use crate::error::{LabError, Result};
-use crate::host::cpu::{CpuUse, Meter};
+use crate::host::cpu::Meter;
 use crate::process::{Dialogue, talk};
+use crate::spec::HostSpec;
+use crate::trial::CpuUse;
 
 /// How long an order may take.
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -7,17 +7,21 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::orders::{Order, Surveyed};
-use super::record::{HostRecord, HostsRecord, Nic, nic};
-use super::{Counting, Far, HostSpec, Hosts, MARK};
-use crate::backend::{Backend, Cap, Keeper, Netns, Place, write_file};
+use super::record::nic;
+use super::{Counting, Far, MARK};
+use crate::backend::{Backend, Cap, Keeper, Netns, Place};
+use crate::environment::Environment;
+use crate::environment::{HostRecord, HostsRecord, Nic};
 use crate::error::{LabError, Result};
+use crate::files::write_file;
 use crate::host::clocksource;
 use crate::host::cpu::Meter;
-use crate::host::environment::{self, Environment};
+use crate::host::environment;
 use crate::mechanism::{Deployed, Mechanism, There};
 use crate::process::{self, Dialogue, Output, Running};
 use crate::runner::{Found, survey, unmeasured};
 use crate::spec::{Experiment, MechanismSpec};
+use crate::spec::{HostSpec, Hosts};
 use crate::state::{self, Guard};
 
 /// What the names of the server's places end with.

@@ -1,64 +1,8 @@
-//! What two hosts were like when a run began.
+//! Reads a network device on the wire between two hosts.
 
-use std::collections::BTreeMap;
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::environment::Nic;
 use crate::error::{LabError, Result};
-use crate::host::environment::Environment;
 use crate::process::run_str;
-
-/// Both hosts of a run.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct HostsRecord {
-    /// Round-trip times between them over the wire before the run, with no box in between: ms.
-    pub(crate) rtt_ms: Option<Rtt>,
-    /// By name.
-    pub(crate) hosts: BTreeMap<String, HostRecord>,
-}
-
-/// Round-trip times.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Rtt {
-    /// Least.
-    pub(crate) min: f64,
-    /// Mean.
-    pub(crate) mean: f64,
-    /// Greatest.
-    pub(crate) max: f64,
-    /// Replies.
-    pub(crate) n: usize,
-}
-
-/// One host.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct HostRecord {
-    /// `client` or `server`.
-    pub(crate) role: String,
-    /// Its device on the wire.
-    pub(crate) uplink: Nic,
-    /// Its environment; the client's is the record that this stands in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) environment: Option<Environment>,
-}
-
-/// A network device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Nic {
-    /// Its name.
-    pub(crate) device: String,
-    /// Its driver, with version and firmware.
-    pub(crate) driver: String,
-    /// Mbit/s, as the driver says: `1000Mb/s`, `Unknown!`.
-    pub(crate) speed: String,
-    /// Its MTU.
-    pub(crate) mtu: u64,
-    /// Queues for sending, for receiving.
-    pub(crate) queues: (u64, u64),
-    /// Offloads that are on.
-    pub(crate) offloads: Vec<String>,
-}
 
 /// Reads a device of this machine; an error when it is missing or down.
 pub(crate) fn nic(name: &str) -> Result<Nic> {

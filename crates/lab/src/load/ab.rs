@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use crate::addresses::SITE_PORT;
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
 use crate::process::{Finished, Output, find_program};
-use crate::topology::{Network, SITE_PORT};
+use crate::topology::Network;
 
 /// Octets of the study's page.
 pub(crate) const PAGE: u64 = 173_225;

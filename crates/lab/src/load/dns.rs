@@ -10,12 +10,13 @@ use fordway_load::dns::authority::Asked;
 use fordway_load::dns::client::{Answered, Order};
 
 use super::read_json;
+use crate::addresses::NAT64_POOL6;
 use crate::backend::{Backend, Place};
 use crate::error::Result;
 use crate::mechanism::Placement;
 use crate::probe::gate::own_program;
 use crate::process::Dialogue;
-use crate::topology::{NAT64_POOL6, Network};
+use crate::topology::Network;
 
 /// How long a half may take to come up.
 const READY: Duration = Duration::from_secs(10);

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use fordway_load::dns::message::{Name, Sort};
 
-use crate::backend::{Backend, Place, write_file};
+use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
+use crate::files::write_file;
 use crate::mechanism::Placement;
 use crate::process::{Finished, Output};
 use crate::spec::Mixed;

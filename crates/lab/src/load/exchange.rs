@@ -7,12 +7,13 @@ use fordway_load::web::exchange::Exchanged;
 
 use super::fetch::host_of;
 use super::read_json;
+use crate::addresses::SITE_PORT;
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::probe::gate::own_program;
 use crate::process::{Finished, Output};
 use crate::spec::Exchange;
-use crate::topology::{Network, SITE_PORT};
+use crate::topology::Network;
 
 /// Octets of content that go up with a large request: a dozen full packets.
 pub(crate) const UP: usize = 16_384;

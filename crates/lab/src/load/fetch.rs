@@ -5,12 +5,14 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::backend::{Backend, Served, write_file};
+use crate::addresses::SITE_PORT;
+use crate::backend::{Backend, Served};
 use crate::error::{LabError, Result};
+use crate::files::write_file;
 use crate::process::{Finished, Output, find_program};
 use crate::spec::Fetch;
 use crate::state;
-use crate::topology::{Network, SITE_PORT};
+use crate::topology::Network;
 
 /// Octets of a small object, and of a large one.
 const SMALL: u64 = 1024;

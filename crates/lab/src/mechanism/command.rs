@@ -230,7 +230,7 @@ impl Down {
     /// Notes them where the next run finds them, should this one be killed.
     fn note(commands: &[Vec<String>], folder: &Path) -> Result<Self> {
         let text = serde_json::to_vec(commands).unwrap_or_default();
-        crate::backend::write_file(&folder.join(DOWN), &text)?;
+        crate::files::write_file(&folder.join(DOWN), &text)?;
         Ok(Self { folder: folder.to_path_buf() })
     }
 }

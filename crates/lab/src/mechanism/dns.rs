@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use fordway_load::dns::PORT;
 
 use super::Context;
+use crate::addresses::NAT64_POOL6;
 use crate::error::Result;
 use crate::host::cpu::processors;
 use crate::process::find_program;
 use crate::spec::{Kind, MechanismSpec};
-use crate::topology::NAT64_POOL6;
 
 /// Octets that a server may keep answers in: the same for all.
 pub(super) const CACHE_MIB: u32 = 128;

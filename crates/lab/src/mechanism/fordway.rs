@@ -14,12 +14,12 @@ use serde_json::Value;
 
 use super::dns::Role;
 use super::{Availability, Context, Counted, Deployed, Mechanism, Memory, Start, run_dir};
+use crate::addresses::{BOUND_V4, CLAT_V4, CLAT_V6, SIIT_MAPPING, SIIT_POOL6, TUNNEL_END_V6};
 use crate::backend::Place;
 use crate::error::{LabError, Result};
 use crate::host::memory;
 use crate::process::{Output, find_program, run_str};
 use crate::spec::{Kind, MechanismSpec};
-use crate::topology::{BOUND_V4, CLAT_V4, CLAT_V6, SIIT_MAPPING, SIIT_POOL6, TUNNEL_END_V6};
 
 /// The gateway's program.
 pub(super) struct Fordway {

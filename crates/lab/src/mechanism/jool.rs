@@ -2,12 +2,12 @@
 //! away; stateful NAT64 by `jool`.
 
 use super::{Availability, Context, Deployed, Mechanism, Memory};
+use crate::addresses::{CLAT_V6, NAT64_POOL6, POOL4, PREF64, ROUTER_V4};
 use crate::backend::must;
 use crate::error::Result;
 use crate::host::memory;
 use crate::process::{find_program, run_str};
 use crate::spec::Kind;
-use crate::topology::{CLAT_V6, NAT64_POOL6, POOL4, PREF64, ROUTER_V4};
 
 const INSTANCE: &str = "fordway-lab";
 /// Ports of each address that sessions may have.

@@ -264,46 +264,6 @@ pub(crate) fn of_arm(arm: &MechanismSpec, fordway: Option<&Path>) -> Result<Box<
     of(&arm.implementation, fordway)
 }
 
-/// Names of implementations in an experiment file.
-pub(crate) const IMPLEMENTATIONS: &[&str] = &[
-    "apache", "bind", "command", "fordway", "jool", "native", "nftables", "nginx", "squid",
-    "tayga", "tundra", "unbound",
-];
-
-/// Names of those that can be an arm's name server.
-pub(crate) const RESOLVERS: &[&str] = &["bind", "fordway", "unbound"];
-
-/// What an implementation can be; `None` when there is none of this name.
-pub(crate) fn kinds(implementation: &str) -> Option<Vec<Kind>> {
-    use Kind::{Clat, Dns64, Dstm, Nat44, Nat64, Native, Proxy, ReverseProxy, Softwire, Xlat464};
-    // A command's process stands in one box: what has two ends cannot be one.
-    let in_two_boxes = |kind: &Kind| matches!(kind, Native | Softwire | Dstm | Xlat464);
-    Some(match implementation {
-        "fordway" => Kind::ALL.into_iter().filter(|kind| *kind != Native).collect(),
-        "command" => Kind::ALL.into_iter().filter(|kind| !in_two_boxes(kind)).collect(),
-        "native" => vec![Native],
-        "nftables" => vec![Nat44],
-        "tayga" => vec![Clat, Nat64, Xlat464],
-        "tundra" => vec![Clat],
-        "jool" => vec![Clat, Nat64],
-        "unbound" | "bind" => vec![Dns64],
-        "nginx" => vec![ReverseProxy],
-        "apache" => vec![Proxy, ReverseProxy],
-        "squid" => vec![Proxy],
-        _ => return None,
-    })
-}
-
-/// Hops of a CLAT by an implementation; `None`: either number.
-pub(crate) fn clat_hops(implementation: &str) -> Option<u8> {
-    match implementation {
-        "command" => None,
-        // Its application has a box of its own.
-        "jool" => Some(2),
-        _ => Some(1),
-    }
-}
-
 /// The implementation of this name. `fordway` is the gateway's program, when it was found.
 pub(crate) fn of(implementation: &str, fordway: Option<&Path>) -> Result<Box<dyn Mechanism>> {
     Ok(match implementation {
@@ -349,6 +309,18 @@ pub(crate) fn package_version(package: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::{IMPLEMENTATIONS, RESOLVERS, kinds};
+
+    #[test]
+    fn every_implementation_of_an_experiment_file_is_a_mechanism_and_has_kinds() {
+        for name in IMPLEMENTATIONS {
+            // Command lines make a mechanism of the arm's own.
+            assert!(*name == "command" || of(name, None).is_ok(), "{name}");
+            assert!(kinds(name).is_some_and(|kinds| !kinds.is_empty()), "{name}");
+        }
+        assert!(RESOLVERS.iter().all(|name| kinds(name).is_some_and(|k| k.contains(&Kind::Dns64))));
+        assert!(of("nothing", None).is_err() && kinds("nothing").is_none());
+    }
 
     #[test]
     fn memory_of_a_session_is_what_grew_and_a_share_of_the_tables() {

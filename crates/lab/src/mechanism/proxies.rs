@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use super::{Availability, Context, Deployed, Mechanism};
-use crate::backend::write_file;
+use crate::addresses::{HOST_V6, PROXY_PORT, SERVER_V4, SITE_PORT};
 use crate::error::{LabError, Result};
+use crate::files::write_file;
 use crate::host::cpu::processors;
 use crate::process::Output;
 use crate::spec::Kind;
-use crate::topology::{HOST_V6, PROXY_PORT, SERVER_V4, SITE_PORT};
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::fordway::Fordway;
 use super::{Availability, Context, Counted, Deployed, Mechanism};
+use crate::addresses::{BOUND_V4, CLAT_V6, TUNNEL_END_V6};
 use crate::error::Result;
 use crate::spec::{Kind, MechanismSpec};
-use crate::topology::{BOUND_V4, CLAT_V6, TUNNEL_END_V6};
 
 /// One implementation at both ends.
 pub(super) struct Softwire(Fordway);

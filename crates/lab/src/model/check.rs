@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::inputs::Named;
 use crate::analysis::Cell;
-use crate::report::words::first;
+use crate::analysis::first;
 use crate::spec::{Axis, Kind, MechanismSpec, Metric, Point};
 use crate::trial::Trial;
 

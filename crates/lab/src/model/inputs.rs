@@ -263,7 +263,7 @@ impl At<'_> {
     }
 
     fn cell(&self, arm: &str, metric: Metric) -> Option<&Cell> {
-        crate::report::words::first(&self.named.run.results, arm, metric).filter(|c| c.valid)
+        crate::analysis::first(&self.named.run.results, arm, metric).filter(|c| c.valid)
     }
 
     fn source(

@@ -212,7 +212,7 @@ mod tests {
                 absent: Vec::new(),
                 replay: String::new(),
             },
-            environment: crate::analysis::tests::environment(),
+            environment: crate::fixture::environment(),
             samples: values.iter().enumerate().map(sample).collect(),
         }
     }

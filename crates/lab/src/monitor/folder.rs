@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::write_file;
+use crate::environment::Environment;
 use crate::error::{LabError, Result};
-use crate::host::environment::Environment;
+use crate::files::write_file;
 
 /// What is recorded, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

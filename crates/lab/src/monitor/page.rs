@@ -8,10 +8,11 @@ use serde::Serialize;
 use super::compare::{ALPHA, Compared, MARGIN, Side, compare, warnings};
 use super::folder::Recording;
 use super::label;
-use crate::backend::write_file;
 use crate::error::{LabError, Result};
+use crate::files::write_file;
+use crate::numbers::nice;
 use crate::report::figures::boxes::{Recorded, recordings};
-use crate::report::figures::{Figure, nice, time};
+use crate::report::figures::{Figure, time};
 use crate::report::page::{STYLE, in_page};
 use crate::report::words::p;
 

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use super::folder::{Sample, Writer};
 use super::{Reading, Source, label};
 use crate::error::Result;
+use crate::numbers::nice;
 use crate::plan::in_words;
 use crate::process::interrupted;
-use crate::report::figures::nice;
 
 /// The longest sleep between two looks at the clock and at Ctrl-C.
 const NAP: Duration = Duration::from_millis(50);
@@ -149,7 +149,7 @@ mod tests {
             absent: Vec::new(),
             replay: "fordway-lab monitor".into(),
         };
-        let environment = crate::analysis::tests::environment();
+        let environment = crate::fixture::environment();
         let mut writer = Writer::begin(dir.path(), &spec, &environment).unwrap();
         let mut sources: [Box<dyn Source>; 1] = [Box::new(Steps(0))];
         let every = Duration::from_millis(10);

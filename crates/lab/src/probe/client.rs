@@ -9,8 +9,9 @@ use fordway_load::web::resolve::resolve;
 use sha2::{Digest, Sha256};
 
 use super::dial::{SILENCE, Way, words};
-use super::{CLOSED_PORT, Check, UDP_PORT, http, payload};
-use crate::topology::SITE_PORT;
+use super::{CLOSED_PORT, UDP_PORT, http, payload};
+use crate::addresses::SITE_PORT;
+use crate::trial::Check;
 
 /// The IPv4 header and the UDP header leave this much of 65,535 octets.
 const MAX_UDP: usize = 65_507;

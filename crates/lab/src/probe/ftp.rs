@@ -5,12 +5,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Check, payload};
-use crate::backend::{Backend, Served, write_file};
+use super::payload;
+use crate::backend::{Backend, Served};
 use crate::error::{LabError, Result};
+use crate::files::write_file;
 use crate::process::{Output, find_program, last_lines};
 use crate::state;
 use crate::topology::Network;
+use crate::trial::Check;
 
 /// The port of FTP's control connection.
 const PORT: u16 = 21;

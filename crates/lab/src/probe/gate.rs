@@ -4,13 +4,14 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use super::Check;
+use crate::addresses::NAT64_POOL6;
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::load::ping::{Single, single};
 use crate::process::{Finished, Output, Running, poll};
 use crate::spec::{Carries, Kind};
-use crate::topology::{NAT64_POOL6, Network};
+use crate::topology::Network;
+use crate::trial::Check;
 
 /// MTU of the narrowed link in the path MTU probe.
 const NARROW: u32 = 1400;
@@ -49,19 +50,6 @@ pub(crate) fn own_program() -> Result<String> {
     let path = std::env::current_exe().map_err(LabError::file("/proc/self/exe"))?;
     Ok(path.display().to_string())
 }
-
-/// Names of the checks of the full gate, in the order of the matrix.
-pub(crate) const CHECKS: &[&str] = &[
-    "ping small",
-    "ping large",
-    "tcp payload",
-    "tcp checksum",
-    "udp checksum",
-    "udp fragments",
-    "icmp port unreachable",
-    "icmp time exceeded",
-    "path mtu",
-];
 
 /// The probes of a name server in the box in the middle; `few`: those that every measured deployment must
 /// pass.

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::dial::{PATIENCE, open, words};
 use super::payload;
-use crate::topology::SITE_PORT;
+use crate::addresses::SITE_PORT;
 
 /// Largest content that a client may send.
 const MOST: usize = 64 << 20;

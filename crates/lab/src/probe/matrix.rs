@@ -5,30 +5,14 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use super::ftp;
 use super::gate::{self, echo, listen, reach, reach_plainly};
-use super::{Check, ftp};
 use crate::backend::{Backend, Place};
 use crate::error::Result;
 use crate::process::Output;
 use crate::spec::Kind;
 use crate::topology::Network;
-
-/// The cells, in their order.
-pub(crate) const CELLS: [&str; 13] = [
-    "to server: TCP",
-    "to server: UDP",
-    "to server: ICMP",
-    "from server: TCP",
-    "from server: UDP",
-    "from server: ICMP",
-    "IPv4 literal",
-    "name",
-    "FTP active",
-    "FTP passive",
-    "fragments",
-    "path MTU",
-    "ICMP errors",
-];
+use crate::trial::{Check, WAYS};
 
 /// Time for a command that only reads.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -47,13 +31,13 @@ pub(crate) fn own(
         let log = raw.join(format!("{name}ways.log"));
         let _client = listen(backend, &network.app, &[network.app_address], &log)?;
         let back = reach_plainly(backend, &network.server, network.seen_address)?;
-        for (name, cell) in [("tcp payload", CELLS[3]), ("udp checksum", CELLS[4])] {
+        for (name, cell) in [("tcp payload", WAYS[3]), ("udp checksum", WAYS[4])] {
             cells.push(renamed(&back, name, cell));
         }
     }
     let (app, server) = (&network.app, &network.server);
-    cells.push(Check::of(CELLS[2], pinged(backend, app, network.target, server)?));
-    cells.push(Check::of(CELLS[5], pinged(backend, server, network.seen_address, app)?));
+    cells.push(Check::of(WAYS[2], pinged(backend, app, network.target, server)?));
+    cells.push(Check::of(WAYS[5], pinged(backend, server, network.seen_address, app)?));
     cells.push(literal(backend, network)?);
     cells.push(gate::name(backend, network, resolver)?);
     cells.extend(files(backend, network, raw, name)?);
@@ -77,7 +61,7 @@ fn pinged(
 
 /// A file by FTP in both modes.
 fn files(backend: &dyn Backend, network: &Network, raw: &Path, name: &str) -> Result<Vec<Check>> {
-    let modes = [(true, CELLS[8]), (false, CELLS[9])];
+    let modes = [(true, WAYS[8]), (false, WAYS[9])];
     if let Some(why) = ftp::missing() {
         let why = || Err(format!("not probed: {why}"));
         return Ok(modes.map(|(_, cell)| Check::of(cell, why())).into());
@@ -112,24 +96,24 @@ fn literal(backend: &dyn Backend, network: &Network) -> Result<Check> {
     let address = match (network.target, network.server_address) {
         (target, _) if target.is_ipv4() => target,
         (_, own) if own.is_ipv4() => own,
-        _ => return Ok(Check::of(CELLS[6], Err("the server has no IPv4 address".into()))),
+        _ => return Ok(Check::of(WAYS[6], Err("the server has no IPv4 address".into()))),
     };
     let checks = if network.kind == Kind::Proxy {
         reach(backend, network, address)?
     } else {
         reach_plainly(backend, &network.app, address)?
     };
-    Ok(renamed(&checks, "tcp payload", CELLS[6]))
+    Ok(renamed(&checks, "tcp payload", WAYS[6]))
 }
 
 /// All cells: the own ones, and those that the gate's probes tell.
 pub(crate) fn cells(own: &[Check], gate: &[Check]) -> Vec<Check> {
     let told = [
-        (CELLS[0], &["tcp payload"][..]),
-        (CELLS[1], &["udp checksum"]),
-        (CELLS[10], &["udp fragments"]),
-        (CELLS[11], &["path mtu"]),
-        (CELLS[12], &["icmp port unreachable", "icmp time exceeded"]),
+        (WAYS[0], &["tcp payload"][..]),
+        (WAYS[1], &["udp checksum"]),
+        (WAYS[10], &["udp fragments"]),
+        (WAYS[11], &["path mtu"]),
+        (WAYS[12], &["icmp port unreachable", "icmp time exceeded"]),
     ];
     let cell = |name: &&str| {
         if let Some(check) = own.iter().find(|check| check.name == **name) {
@@ -140,7 +124,7 @@ pub(crate) fn cells(own: &[Check], gate: &[Check]) -> Vec<Check> {
         let failed = checks.iter().find(|check| !check.ok).or(checks.first());
         failed.cloned().unwrap_or_else(|| Check::of(name, Err("not probed".into())))
     };
-    CELLS.iter().map(cell).collect()
+    WAYS.iter().map(cell).collect()
 }
 
 /// A probe's outcome as that of a cell.
@@ -171,7 +155,7 @@ mod tests {
         let own = [no("FTP active")];
         let cells = cells(&own, &gate);
         let names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
-        assert_eq!(names, CELLS);
+        assert_eq!(names, WAYS);
         let of = |name: &str| cells.iter().find(|cell| cell.name == name).unwrap();
         assert!(of("to server: TCP").ok);
         assert_eq!(of("ICMP errors").detail, "silence");

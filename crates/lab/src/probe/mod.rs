@@ -13,34 +13,12 @@ pub(crate) mod names;
 pub(crate) mod server;
 pub(crate) mod start;
 
-use serde::{Deserialize, Serialize};
-
 /// TCP port of the payload check.
 pub(crate) const TCP_PORT: u16 = 5301;
 /// UDP port of the echo.
 pub(crate) const UDP_PORT: u16 = 5302;
 /// UDP port on which nobody listens.
 pub(crate) const CLOSED_PORT: u16 = 5399;
-
-/// One probe's outcome.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub(crate) struct Check {
-    /// What was probed; the row of the matrix.
-    pub(crate) name: String,
-    /// Whether the mechanism passed.
-    pub(crate) ok: bool,
-    /// What was seen.
-    pub(crate) detail: String,
-}
-
-impl Check {
-    /// A check that passed, or failed with the reason.
-    pub(crate) fn of(name: &str, outcome: Result<String, String>) -> Self {
-        let ok = outcome.is_ok();
-        let detail = outcome.unwrap_or_else(|why| why);
-        Self { name: name.to_owned(), ok, detail }
-    }
-}
 
 /// `length` octets that both ends can compute: words of SplitMix64 (Steele, Lea and Flood, 2014), which cost next to
 /// nothing also where nothing is optimised.

@@ -9,7 +9,7 @@ use fordway_load::dns::message::{
     AAAA, Name, PTR, Sort, embedded, id, is_right, question, question_for, reply,
 };
 
-use super::Check;
+use crate::trial::{Check, NAMES};
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -17,10 +17,6 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 const COMING_UP: Duration = Duration::from_secs(5);
 /// A series that no load uses.
 const SERIES: u16 = 0x7fff;
-
-/// Names of the checks, in the order of the matrix.
-pub(crate) const CHECKS: &[&str] =
-    &["dns synthesis", "dns native", "dns absence", "dns over tcp", "dns reverse"];
 
 /// Waits until the server gives an answer without an error; whether it did.
 pub(crate) fn wait(server: IpAddr) -> bool {
@@ -48,12 +44,12 @@ pub(crate) fn run(server: IpAddr, prefix: Ipv6Addr, few: bool) -> Vec<Check> {
     let mut octets = [0; 12];
     octets.copy_from_slice(&prefix.octets()[..12]);
     let probe = Probe { server, prefix: octets };
-    let mut checks = vec![Check::of(CHECKS[0], probe.synthesis(false))];
+    let mut checks = vec![Check::of(NAMES[0], probe.synthesis(false))];
     if !few {
-        checks.push(Check::of(CHECKS[1], probe.native()));
-        checks.push(Check::of(CHECKS[2], probe.absence()));
-        checks.push(Check::of(CHECKS[3], probe.synthesis(true)));
-        checks.push(Check::of(CHECKS[4], probe.reverse()));
+        checks.push(Check::of(NAMES[1], probe.native()));
+        checks.push(Check::of(NAMES[2], probe.absence()));
+        checks.push(Check::of(NAMES[3], probe.synthesis(true)));
+        checks.push(Check::of(NAMES[4], probe.reverse()));
     }
     checks
 }

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::files;
 use crate::artefacts;
-use crate::backend::write_file;
 use crate::error::{LabError, Result};
+use crate::files::write_file;
 use crate::trial::hash;
 
 /// The manifest's name.

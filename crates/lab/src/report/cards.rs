@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 
-use super::figures::{nice, slot};
-use super::words::{first, share, value};
+use super::figures::slot;
+use super::words::{share, value};
 use crate::analysis::Cell;
+use crate::analysis::first;
 use crate::artefacts::Run;
+use crate::numbers::nice;
 use crate::spec::{Kind, Metric};
 
 /// One translator at a glance.

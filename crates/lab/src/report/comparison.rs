@@ -3,12 +3,14 @@
 use minijinja::Environment;
 use serde::Serialize;
 
-use super::figures::{Figure, boxes, name_of, nice};
+use super::figures::{Figure, boxes, name_of};
 use super::page::{STYLE, add_parts, in_page};
-use super::words::{interval, p, quantity};
+use super::words::{interval, p};
 use crate::compare::{Compared, Measured, Pair};
 use crate::error::{LabError, Result};
+use crate::numbers::nice;
 use crate::spec::Metric;
+use crate::spec::quantity;
 
 const TEMPLATE: &str = include_str!("../../templates/compare.html");
 

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use minijinja::Environment;
 use serde_json::json;
 
-use super::figures::nice;
 use super::page::{STYLE, add_parts};
 use super::words::{interval, share};
 use crate::error::{LabError, Result};
 use crate::model::inputs::{Quantity, User};
 use crate::model::options::{BREAK_EVEN, BreakEven, Need, Network};
 use crate::model::{Decision, Needed, RESAMPLES, no_interval};
+use crate::numbers::nice;
 
 const TEMPLATE: &str = include_str!("../../templates/decision.html");
 

@@ -8,11 +8,11 @@ use fordway_data::stats::paired::t_test;
 use fordway_data::stats::unpaired::{student, welch};
 use serde::Serialize;
 
-use super::figures::nice;
-use super::published::{Study, Test};
 use super::words::p;
 use crate::analysis::Results;
 use crate::artefacts::Run;
+use crate::numbers::nice;
+use crate::spec::published::{Study, Test};
 use crate::spec::{Difference, Metric, Point};
 
 /// Fewest points of a grid, or replies, that are averaged.
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use crate::analysis::Cell;
     use crate::analysis::tests::{results_of, template};
-    use crate::report::published::study;
+    use crate::spec::published::study;
     use crate::spec::{Axis, Experiment, RunSpec};
 
     /// A run whose mechanisms have these means over the grid, one value per point.

@@ -1,6 +1,5 @@
-//! The report: figures, one self-contained page, its PDF, and the table on the terminal.
+//! The report: figures, one self-contained page, and the table on the terminal.
 
-pub(crate) mod agreement;
 mod cards;
 pub(crate) mod comparison;
 pub(crate) mod decision;
@@ -8,9 +7,7 @@ mod deviations;
 pub(crate) mod figures;
 pub(crate) mod grid;
 pub(crate) mod page;
-pub(crate) mod pdf;
 pub(crate) mod points;
-pub(crate) mod published;
 mod rfc8219;
 mod tables;
 pub(crate) mod terminal;

@@ -6,18 +6,18 @@ use minijinja::Environment;
 use serde::Serialize;
 
 use super::deviations::deviations;
-use super::figures::{self, Figure, name_of, nice, slot};
-use super::published::study;
+use super::figures::{self, Figure, name_of, slot};
 use super::words::{self, headline, interval, p, value, verdict};
 use super::{cards, decision, grid, rfc8219, tables};
 use crate::analysis::{Cell, Noise};
 use crate::artefacts::Run;
 use crate::error::{LabError, Result};
 use crate::model::Decision;
+use crate::numbers::nice;
 use crate::plan::in_words;
-use crate::probe::gate::CHECKS;
-use crate::probe::names;
+use crate::spec::published::study;
 use crate::spec::{Group, Metric, RunSpec};
+use crate::trial::{GATE, NAMES};
 
 const TEMPLATE: &str = include_str!("../../templates/report.html");
 /// What the templates of all pages share.
@@ -166,11 +166,11 @@ pub(crate) fn render(run: &Run, drawn: &[Figure], decision: Option<&Decision>) -
                 .map(|s| tables::beside(run, s)),
             "study_rtt": published.as_ref().filter(|s| !s.rtt.is_empty()).map(tables::study_rtt),
             "calibration": results.calibration.iter().map(|c| {
-                vec![c.condition.label(), words::quantity(c.metric, c.point.as_ref()), format!("{} {}", nice(c.value), c.metric.unit())]
+                vec![c.condition.label(), crate::spec::quantity(c.metric, c.point.as_ref()), format!("{} {}", nice(c.value), c.metric.unit())]
             }).collect::<Vec<_>>(),
             "drift": results.drift.iter().map(|d| vec![
                 d.condition.label(),
-                words::quantity(d.metric, d.point.as_ref()),
+                crate::spec::quantity(d.metric, d.point.as_ref()),
                 d.values.iter().map(|v| nice(v.1)).collect::<Vec<_>>().join("  "),
                 format!("{:.1} %", 100.0 * d.spread),
                 format!("{:+.1} %", 100.0 * d.per_block),
@@ -347,7 +347,7 @@ fn row_cell(cell: Option<&Cell>) -> RowCell {
 /// The columns of the matrix: probes that somebody passed through.
 fn columns(run: &Run) -> Vec<&'static str> {
     let made = |name: &&str| run.results.gate.values().flatten().any(|check| check.name == **name);
-    CHECKS.iter().chain(names::CHECKS).copied().filter(made).collect()
+    GATE.iter().chain(NAMES).copied().filter(made).collect()
 }
 
 fn gate(run: &Run) -> Vec<GateRow> {
@@ -371,7 +371,7 @@ fn gate(run: &Run) -> Vec<GateRow> {
     rows
 }
 
-fn goal_row(goal: &crate::goals::Judged) -> BTreeMap<&'static str, String> {
+fn goal_row(goal: &crate::analysis::Judged) -> BTreeMap<&'static str, String> {
     BTreeMap::from([
         ("text", goal.text.clone()),
         ("goal", goal.goal.clone()),
@@ -403,7 +403,7 @@ fn listed(trials: &[crate::analysis::Discarded]) -> Vec<Vec<String>> {
     let row = |d: &crate::analysis::Discarded| {
         vec![
             d.mechanism.clone(),
-            words::quantity(d.metric, d.point.as_ref()),
+            crate::spec::quantity(d.metric, d.point.as_ref()),
             d.block.to_string(),
             d.why.clone(),
         ]
@@ -418,7 +418,7 @@ fn limits(run: &Run) -> Vec<Vec<String>> {
         let arm = run.experiment.mechanism(&cell.mechanism);
         vec![
             arm.map_or_else(|_| cell.mechanism.clone(), |arm| arm.label.clone()),
-            words::quantity(cell.metric, cell.point.as_ref()),
+            crate::spec::quantity(cell.metric, cell.point.as_ref()),
             cell.condition.label(),
             cell.limiter.clone(),
             cell.limiter_evidence.clone(),
@@ -435,7 +435,7 @@ fn aa(run: &Run) -> Vec<Vec<String>> {
         .map(|(cell, vs)| {
             vec![
                 cell.condition.label(),
-                words::quantity(cell.metric, cell.point.as_ref()),
+                crate::spec::quantity(cell.metric, cell.point.as_ref()),
                 nice(vs.ratio),
                 interval(vs.ci95),
                 p(vs.p),

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use fordway_data::stats::describe::median;
 use serde::Serialize;
 
-use super::figures::nice;
 use super::words::value;
 use crate::analysis::{Cell, Results, pairs};
 use crate::artefacts::Run;
+use crate::numbers::nice;
 use crate::spec::{Axis, Experiment, Metric, Point};
 use crate::trial::Condition;
 

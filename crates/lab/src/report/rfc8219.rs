@@ -4,9 +4,9 @@
 use fordway_data::stats::describe::{median, quantile, sorted};
 use serde::Serialize;
 
-use super::figures::nice;
 use crate::analysis::{Ceiling, Cell};
 use crate::artefacts::Run;
+use crate::numbers::nice;
 use crate::spec::Metric;
 use crate::trial::{Condition, Shares};
 

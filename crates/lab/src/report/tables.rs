@@ -1,10 +1,12 @@
 //! Tables of the page whose fields are plain text.
 
-use super::figures::nice;
-use super::published::{Study, Throughput};
-use super::words::{first, interval, p, quantity, share, value, verdict};
+use super::words::{interval, p, share, value, verdict};
+use crate::analysis::first;
 use crate::artefacts::Run;
-use crate::load::echo::{percentile, together};
+use crate::histogram::{percentile, together};
+use crate::numbers::nice;
+use crate::spec::published::{Study, Throughput};
+use crate::spec::quantity;
 use crate::spec::{Family, Metric};
 
 /// Percentiles of the pooled datagrams.

@@ -1,16 +1,17 @@
 //! The table at the end of a run.
 
-use super::figures::nice;
 use super::grid;
 use super::points;
-use super::published::{Study, study};
-use super::words::{first, headline, interval, share, value, verdict};
+use super::words::{headline, interval, share, value, verdict};
+use crate::analysis::first;
 use crate::analysis::{Cell, Results};
 use crate::artefacts::Run;
 use crate::error::Result;
-use crate::probe::Check;
-use crate::probe::matrix::CELLS;
+use crate::numbers::nice;
+use crate::spec::published::{Study, study};
 use crate::spec::{Experiment, Group, Metric};
+use crate::trial::Check;
+use crate::trial::WAYS;
 
 const UP: Metric = Metric::TcpThroughputUp;
 const DOWN: Metric = Metric::TcpThroughputDown;
@@ -114,7 +115,7 @@ pub(crate) fn matrix(
     results: &Results,
 ) -> (Vec<Vec<String>>, Vec<String>) {
     let head =
-        CELLS.iter().map(|cell| cell.replace("to server: ", "> ").replace("from server: ", "< "));
+        WAYS.iter().map(|cell| cell.replace("to server: ", "> ").replace("from server: ", "< "));
     let mut rows = vec![std::iter::once("mechanism".to_owned()).chain(head).collect::<Vec<_>>()];
     let mut reasons = Vec::new();
     for m in &experiment.mechanisms {

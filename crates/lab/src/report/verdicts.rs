@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use super::figures::{nice, slot};
+use super::figures::slot;
 use super::words::{interval, verdict};
 use crate::artefacts::Run;
+use crate::numbers::nice;
 use crate::spec::Metric;
 
 /// The matrix of one condition.

@@ -3,16 +3,10 @@
 use fordway_data::stats::describe::mean;
 use fordway_data::stats::paired::Verdict;
 
-use super::figures::nice;
-use crate::analysis::{Cell, Results};
-use crate::goals::Judged;
-use crate::spec::{Experiment, Kind, MechanismSpec, Metric, Point};
-
-/// A quantity, with the point at which it was measured.
-pub(crate) fn quantity(metric: Metric, point: Option<&Point>) -> String {
-    let label = metric.label();
-    point.map_or_else(|| label.to_owned(), |point| format!("{label}, {}", point.label()))
-}
+use crate::analysis::Judged;
+use crate::analysis::{Cell, Results, first};
+use crate::numbers::nice;
+use crate::spec::{Experiment, Kind, MechanismSpec, Metric};
 
 /// A value with its sign of being a lower bound.
 pub(crate) fn value(cell: &Cell) -> String {
@@ -38,12 +32,6 @@ pub(crate) fn p(p: Option<f64>) -> String {
 pub(crate) fn share(ratio: f64) -> String {
     let per_cent = 100.0 * ratio;
     if per_cent < 10.0 { format!("{per_cent:.1} %") } else { format!("{per_cent:.0} %") }
-}
-
-/// The cell of a mechanism under the run's first condition.
-pub(crate) fn first<'a>(results: &'a Results, name: &str, metric: Metric) -> Option<&'a Cell> {
-    let condition = results.conditions().first().copied()?;
-    results.cell(name, metric, condition)
 }
 
 /// The finding in one sentence, from the data alone.
@@ -353,8 +341,8 @@ pub(crate) fn verdict(cell: &Cell) -> String {
 mod tests {
     use super::*;
     use crate::analysis::analyse;
-    use crate::analysis::tests::environment;
     use crate::fixture;
+    use crate::fixture::environment;
 
     #[test]
     fn a_headline_over_points_names_each_program_of_a_kind_once() {

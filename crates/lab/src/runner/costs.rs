@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::artefacts::COSTS;
-use crate::backend::write_file;
 use crate::costs::{Cost, Costs};
 use crate::error::{LabError, Result};
+use crate::files::write_file;
 use crate::process::{Output, last_lines, start};
 
 /// The longest that the command may take.

@@ -92,7 +92,8 @@ impl Runner {
             mechanism: d.mechanism.clone(),
             implementation: implementation.to_owned(),
             version: self.version(&d.mechanism).to_owned(),
-            ..trials::blank(metric)
+            started: trials::now(),
+            ..Trial::blank(metric)
         }
     }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{Runner, deploy};
 use crate::artefacts;
-use crate::backend::write_file;
+use crate::environment::Rtt;
 use crate::error::{LabError, Result};
-use crate::hosts::record::Rtt;
+use crate::files::write_file;
 use crate::load::ping;
 use crate::probe::gate;
 use crate::state::Guard;

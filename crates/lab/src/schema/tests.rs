@@ -2,8 +2,8 @@ use jsonschema::Validator;
 
 use super::*;
 use crate::analysis::analyse;
-use crate::analysis::tests::environment;
 use crate::fixture;
+use crate::fixture::environment;
 use crate::spec::{Experiment, RunSpec};
 
 const IN_DOCS: [(Published, &str); 3] = [

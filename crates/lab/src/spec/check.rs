@@ -7,11 +7,12 @@ use serde_json::Value;
 use super::command::{PER_DEPLOYMENT, PLACEHOLDERS, fixed, placeholders};
 use super::document::{Document, below};
 use super::exclude::{Quantity, Rule};
-use super::findings::{Finding, nearest};
+use super::goals;
+use super::hosts::Hosts;
+use super::implementation::{IMPLEMENTATIONS, RESOLVERS, clat_hops, kinds};
+use super::published;
 use super::{Experiment, Family, Kind, Load, MechanismSpec, Metric, Profile};
-use crate::hosts::Hosts;
-use crate::report::published;
-use crate::{goals, mechanism};
+use crate::findings::{Finding, nearest};
 
 /// The names of profiles on the command line.
 const PROFILES: [&str; 3] = ["quick", "standard", "strict"];
@@ -82,8 +83,8 @@ pub(super) fn misfits(document: &Document<'_>) -> Vec<Finding> {
         }
         check.known(&own("base"), "mechanism", &names);
         check.known(&own("same_as"), "mechanism", &names);
-        check.known(&own("implementation"), "implementation", mechanism::IMPLEMENTATIONS);
-        check.known(&own("resolver"), "name server", mechanism::RESOLVERS);
+        check.known(&own("implementation"), "implementation", IMPLEMENTATIONS);
+        check.known(&own("resolver"), "name server", RESOLVERS);
         for key in ["base", "same_as"] {
             if arm[key].is_string() && arm[key] == arm["name"] {
                 let message = format!("`{key}` is the mechanism itself");
@@ -173,12 +174,12 @@ fn contradictions(check: &mut Check<'_>, at: &str, arm: &MechanismSpec, all: &[M
         let message = format!("{kind} stands in the one box between the ends");
         check.wrong(&own("hops"), message, "write hops = 1".to_owned());
     }
-    if let Some(kinds) = mechanism::kinds(&arm.implementation).filter(|k| !k.contains(&arm.kind)) {
+    if let Some(kinds) = kinds(&arm.implementation).filter(|k| !k.contains(&arm.kind)) {
         let message = format!("{} is no {kind}", arm.implementation);
         let known: Vec<String> = kinds.iter().map(|kind| kind.name()).collect();
         check.wrong(&own("kind"), message, format!("its kinds are: {}", known.join(", ")));
     }
-    let hops = mechanism::clat_hops(&arm.implementation).filter(|_| arm.kind == Kind::Clat);
+    let hops = clat_hops(&arm.implementation).filter(|_| arm.kind == Kind::Clat);
     if let Some(hops) = hops.filter(|hops| *hops != arm.hops) {
         let message = format!("a CLAT by {} has {hops} hop(s)", arm.implementation);
         check.wrong(&own("hops"), message, format!("write hops = {hops}"));

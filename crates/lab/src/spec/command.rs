@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Kind;
-use crate::topology as net;
+use crate::addresses as net;
 
 /// Command lines of a mechanism that the lab does not know. Each is a program with its arguments, run without
 /// a shell in the box where the mechanism stands; {placeholders} in them are replaced.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::findings::Finding;
+use crate::findings::Finding;
 
 /// Where a value stands, and the key before it.
 #[derive(Debug, Clone)]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::Metric;
+
 /// What a load may be varied in.
 #[derive(
     Debug,
@@ -108,6 +110,12 @@ impl Point {
         let words: Vec<String> = self.0.iter().map(|(axis, level)| axis.words(*level)).collect();
         words.join(", ")
     }
+}
+
+/// A quantity, with the point at which it was measured.
+pub(crate) fn quantity(metric: Metric, point: Option<&Point>) -> String {
+    let label = metric.label();
+    point.map_or_else(|| label.to_owned(), |point| format!("{label}, {}", point.label()))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::Experiment;
 use super::document::{Document, below};
-use super::findings::{Finding, nearest};
+use crate::findings::{Finding, nearest};
 use validate::{Refused, Why};
 
 /// The schema (JSON Schema 2020-12).

@@ -4,7 +4,8 @@ use fordway_load::web::exchange::Exchanged;
 
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
-use crate::load::{echo::percentile, exchange as load, fetch};
+use crate::histogram::percentile;
+use crate::load::{exchange as load, fetch};
 use crate::spec::{Axis, Exchange, Metric, Point};
 use crate::trial::Trial;
 

@@ -102,9 +102,8 @@ fn check_counters(trial: &mut Trial, mechanism: Option<&dyn Mechanism>, to_v6: b
 
 #[cfg(test)]
 mod tests {
-    use super::super::blank;
     use super::*;
-    use crate::host::links::LinkCounters;
+    use crate::trial::LinkCounters;
 
     #[test]
     fn processor_time_is_per_payload() {
@@ -117,7 +116,7 @@ mod tests {
         let link = |rx_bytes| LinkCounters { rx_bytes, ..LinkCounters::default() };
         const MB: u64 = 1_000_000;
         for (carried, ok) in [(1020 * MB, true), (900 * MB, false), (1300 * MB, false)] {
-            let mut trial = blank(Metric::TcpThroughputUp);
+            let mut trial = Trial::blank(Metric::TcpThroughputUp);
             trial.generator_bytes = Some(1000 * MB);
             trial.links.insert("iperf/uplink".into(), link(carried));
             check_octets(&mut trial, &["client/clat0", "iperf/uplink"]);

@@ -5,8 +5,9 @@ use fordway_data::stats::describe::median;
 use super::{Measured, Values, now};
 use crate::error::{LabError, Result};
 use crate::load::initiation::{self as load, First};
-use crate::probe::{Check, gate};
+use crate::probe::gate;
 use crate::spec::Metric;
+use crate::trial::Check;
 use crate::trial::Trial;
 
 /// Connections of a hundred whose first packet may be missing on the far side.

@@ -6,6 +6,7 @@ use fordway_data::stats::describe::midmean;
 
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
+use crate::histogram::percentile;
 use crate::load::{echo, ping};
 use crate::probe::gate;
 use crate::spec::{Metric, Way};
@@ -74,7 +75,7 @@ pub(super) fn probe(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) -
         ));
     }
     for (metric, p) in PERCENTILES {
-        values.insert(metric, echo::percentile(&echoes.histogram, echoes.sent, p));
+        values.insert(metric, percentile(&echoes.histogram, echoes.sent, p));
     }
     trial.histogram = echoes.histogram;
     Ok(())

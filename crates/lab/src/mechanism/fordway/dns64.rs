@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use crate::addresses::NAT64_POOL6;
 use crate::mechanism::dns::{CACHE_MIB, Role};
-use crate::topology::NAT64_POOL6;
 
 /// The whole configuration file. All questions come from one client: its rate is not limited.
 pub(super) fn config(role: &Role) -> String {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::topology::{BOUND_V4, CLIENT_V6, NAT64_POOL6, POOL4_FIRST};
+use crate::addresses::{BOUND_V4, CLIENT_V6, NAT64_POOL6, POOL4_FIRST};
 
 /// Addresses and ports that sessions may have: see `topology::POOL4`.
 const PORTS: &str = "203.0.113.64/26:1024-65535";
@@ -57,7 +57,7 @@ pub(super) fn capacity(stats: &Value) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::POOL4;
+    use crate::addresses::POOL4;
 
     #[test]
     fn the_tables_have_room_for_the_sessions() {

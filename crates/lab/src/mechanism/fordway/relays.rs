@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
+use crate::addresses::{HOST_V6, NAT64_POOL6, SERVER_V4};
 use crate::spec::Kind;
-use crate::topology::{HOST_V6, NAT64_POOL6, SERVER_V4};
 
 /// Networks of the lab's clients.
 const CLIENTS: &str = "2001:db8::/32";

@@ -4,11 +4,11 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
 use super::{engine, place};
-use crate::backend::write_file;
+use crate::addresses::{BOUND_V4, CLAT_V6, HOST_V6, POOL4, TUNNEL_END_V6};
 use crate::error::{LabError, Result};
+use crate::files::write_file;
 use crate::mechanism::{Context, run_dir};
 use crate::spec::MechanismSpec;
-use crate::topology::{BOUND_V4, CLAT_V6, HOST_V6, POOL4, TUNNEL_END_V6};
 
 /// The client's name.
 const ID: &str = "lab";

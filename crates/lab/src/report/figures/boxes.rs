@@ -6,11 +6,12 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::frame::{self, Area, Drawn};
-use super::{Figure, INK, MUTED, anchored, colour, log_marks, log_range, name_of, nice};
+use super::{Figure, INK, MUTED, anchored, colour, log_marks, log_range, name_of};
 use crate::analysis::Cell;
 use crate::artefacts::Run;
 use crate::compare::Pair;
 use crate::error::Result;
+use crate::numbers::nice;
 use crate::spec::Metric;
 use crate::trial::Condition;
 

@@ -5,9 +5,10 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 use super::frame::{self, Area, Drawn};
 use super::lines::along;
-use super::{Figure, INK, MUTED, anchored, nice};
+use super::{Figure, INK, MUTED, anchored};
 use crate::artefacts::Run;
 use crate::error::Result;
+use crate::numbers::nice;
 use crate::spec::{Axis, Metric, Point};
 use crate::trial::Condition;
 

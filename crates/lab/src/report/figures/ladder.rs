@@ -5,10 +5,11 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::frame::{self, Area, Drawn};
-use super::{Figure, INK, MUTED, anchored, colour, nice};
+use super::{Figure, INK, MUTED, anchored, colour};
 use crate::analysis::pairs;
 use crate::artefacts::Run;
 use crate::error::Result;
+use crate::numbers::nice;
 use crate::spec::Metric;
 use crate::trial::Condition;
 

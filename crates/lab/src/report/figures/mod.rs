@@ -207,19 +207,6 @@ fn width_of(text: &str, size: u32) -> i32 {
     (text.chars().count() as f64 * f64::from(size) * 0.47) as i32
 }
 
-/// A number with as many digits as it deserves.
-pub(crate) fn nice(value: f64) -> String {
-    let digits = match value.abs() {
-        v if v >= 100.0 => 0,
-        v if v >= 10.0 => 1,
-        v if v >= 1.0 => 2,
-        v if v >= 0.1 => 3,
-        0.0 => 0,
-        _ => 4,
-    };
-    format!("{value:.digits$}")
-}
-
 /// A tick label: no trailing zeros.
 fn tick(value: f64) -> String {
     let text = format!("{value:.4}");
@@ -255,11 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_they_deserve() {
-        assert_eq!(
-            [nice(0.0), nice(0.0234), nice(1.5), nice(15.23), nice(152.3)],
-            ["0", "0.0234", "1.50", "15.2", "152"]
-        );
+    fn ticks_have_no_trailing_zeros() {
         assert_eq!([tick(0.5), tick(20.0), tick(0.0)], ["0.5", "20", "0"]);
     }
 

@@ -4,9 +4,10 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::frame::{self, Area, Drawn};
-use super::{BAND, Figure, INK, MUTED, anchored, colour, log_marks, nice};
+use super::{BAND, Figure, INK, MUTED, anchored, colour, log_marks};
 use crate::artefacts::Run;
 use crate::error::Result;
+use crate::numbers::nice;
 use crate::spec::{Group, Metric};
 use crate::trial::Condition;
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::artefacts::Run;
 use crate::error::Result;
-use crate::load::echo::{percentile, together};
+use crate::histogram::{percentile, together};
 use crate::spec::Metric;
 use crate::trial::Condition;
 

@@ -1,84 +1,16 @@
-//! The goals table: what Fordway promises, judged by one run.
+//! The goals of a table, judged by one run.
 
 use std::collections::BTreeMap;
 
 use fordway_data::stats::bootstrap::bca;
 use fordway_data::stats::describe::median;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::analysis::{Ceiling, Results, pairs};
-use crate::error::{LabError, Result};
-use crate::report::figures::nice;
-use crate::spec::{Experiment, Load, Metric, RunSpec};
-
-/// The tables of goals, by the names that experiments know them by.
-const TABLES: [(&str, &str); 2] = [
-    ("goals", include_str!("../experiments/goals-table.toml")),
-    ("mechanisms-goals", include_str!("../experiments/mechanisms-goals-table.toml")),
-];
-
-/// The names of the tables.
-pub(crate) fn names() -> Vec<&'static str> {
-    TABLES.iter().map(|(name, _)| *name).collect()
-}
-
-impl Table {
-    /// The table of this name.
-    fn find(name: &str) -> Result<Self> {
-        let text = TABLES.iter().find(|(own, _)| *own == name).map(|(_, text)| *text);
-        let text =
-            text.ok_or_else(|| LabError::Usage(format!("no table of goals is called `{name}`")))?;
-        toml::from_str(text).map_err(|e| LabError::Usage(format!("table of goals {name}: {e}")))
-    }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Table {
-    goal: Vec<Goal>,
-}
-
-/// How a goal's number is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Measure {
-    /// Mechanism / base: the median over blocks.
-    Ratio,
-    /// Mechanism / base - 1.
-    AddedShare,
-    /// (Mechanism - zero) / (base - zero).
-    AddedRatio,
-    /// The mechanism's own value.
-    Value,
-}
-
-/// Which side of the goal is good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Want {
-    /// The value or more.
-    AtLeast,
-    /// The value or less.
-    AtMost,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Goal {
-    id: String,
-    text: String,
-    measure: Measure,
-    metric: Metric,
-    mechanism: String,
-    #[serde(default)]
-    base: Option<String>,
-    /// The untranslated path: subtracted for added ratios, named as the bound for ratios.
-    #[serde(default)]
-    zero: Option<String>,
-    want: Want,
-    value: f64,
-    unit: String,
-}
+use crate::error::Result;
+use crate::numbers::nice;
+use crate::spec::goals::{Goal, Measure, Table, Want};
+use crate::spec::{Experiment, Load, RunSpec};
 
 /// A goal with what was measured.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]

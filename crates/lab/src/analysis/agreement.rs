@@ -12,10 +12,10 @@ use fordway_data::stats::order::kendall;
 use fordway_data::stats::paired::{Comparison, Verdict, compare, verdict};
 use serde::Serialize;
 
-use super::figures::nice;
-use super::published::{Ordering, Placed, Study};
 use crate::analysis::{Cell, Results};
+use crate::numbers::nice;
 use crate::spec::Experiment;
+use crate::spec::published::{Ordering, Placed, Study};
 
 /// How a pair of mechanisms stands here, beside what the study says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
@@ -302,7 +302,7 @@ fn conclusion(quantities: &[Agreement]) -> String {
 mod tests {
     use super::*;
     use crate::analysis::tests::{results_of, template};
-    use crate::report::published::study;
+    use crate::spec::published::study;
     use crate::spec::{Axis, Metric, Point};
 
     fn ordering(places: &[(&str, u32)], metric: Metric) -> Ordering {

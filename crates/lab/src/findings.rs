@@ -9,13 +9,13 @@ use serde::Serialize;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(crate) struct Finding {
     /// Octets of the text that it is about.
-    pub(super) span: Range<usize>,
+    pub(crate) span: Range<usize>,
     /// One sentence without a full stop.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// What to write instead.
-    pub(super) fix: Option<String>,
+    pub(crate) fix: Option<String>,
 }
 
 /// Everything that is wrong with one file, in the order of the text. Displays as plain text, with the lines
@@ -43,7 +43,7 @@ pub(crate) struct Located<'a> {
 
 impl Findings {
     /// Of a text that was read from `origin`.
-    pub(super) fn new(origin: &str, text: &str, mut all: Vec<Finding>) -> Self {
+    pub(crate) fn new(origin: &str, text: &str, mut all: Vec<Finding>) -> Self {
         // What cannot be must not be said twice of one place.
         all.sort_by(|a, b| (a.span.start, &a.message).cmp(&(b.span.start, &b.message)));
         all.dedup();
@@ -96,7 +96,7 @@ impl fmt::Display for Findings {
 }
 
 /// `did you mean ...?`, or the list of what there is.
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     word: &str,
     known: impl IntoIterator<Item = &'a str>,
     what: &str,
