@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fordway_data::files::write_file;
+
 use crate::error::{LabError, Result};
-use crate::files::write_file;
 use crate::host::cpu::Meter;
 use crate::hosts::{Counting, Pair};
 use crate::mechanism::Deployed;

@@ -132,7 +132,7 @@ Exit status: 0 all are valid, 2 one is not.")]
     Schema {
         /// The file
         #[arg(value_enum)]
-        of: crate::schema::Published,
+        of: Published,
     },
     /// Say what a number of blocks can show, before a run
     #[command(after_help = "Examples:
@@ -188,6 +188,17 @@ pub(crate) struct DoctorArgs {
     /// The gateway's program [default: $FORDWAY_BIN, beside fordway-lab, then PATH]
     #[arg(long, value_name = "PATH")]
     pub(crate) fordway: Option<PathBuf>,
+}
+
+/// Files with a published schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Published {
+    /// An experiment file
+    Experiment,
+    /// `results.json`
+    Results,
+    /// One line of `trials.jsonl`
+    Trials,
 }
 
 /// How large a run is.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use fordway_data::error::DataError;
+
 /// Exit code: everything asked for was done.
 pub(crate) const EXIT_DONE: u8 = 0;
 /// Exit code: something failed.
@@ -14,14 +16,9 @@ pub(crate) const EXIT_SKIPPED: u8 = 4;
 /// An error of the workbench.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LabError {
-    /// A file could not be read or written.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    /// What was read or written is wrong.
+    #[error(transparent)]
+    Data(#[from] DataError),
     /// A program could not be started.
     #[error("cannot start `{argv}`: {source}")]
     Start {
@@ -64,25 +61,6 @@ pub(crate) enum LabError {
         /// What is wrong with it.
         why: String,
     },
-    /// An artefact does not hold what it should.
-    #[error("{}: {why}", path.display())]
-    Artefact {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The report could not be drawn.
-    #[error("cannot draw {what}: {why}")]
-    Draw {
-        /// The figure or page.
-        what: String,
-        /// What the library said.
-        why: String,
-    },
-    /// An experiment file is wrong.
-    #[error("the experiment file is refused\n\n{0}")]
-    Experiment(Box<crate::findings::Findings>),
     /// The user asked for something that does not exist or does not fit.
     #[error("{0}")]
     Usage(String),
@@ -123,7 +101,9 @@ impl LabError {
     /// The exit code that this error means.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Experiment(_) => EXIT_USAGE,
+            Self::Usage(_) | Self::Data(DataError::Usage(_) | DataError::Experiment(_)) => {
+                EXIT_USAGE
+            }
             Self::Missing(_) => EXIT_SKIPPED,
             _ => EXIT_FAILED,
         }
@@ -131,9 +111,7 @@ impl LabError {
 
     /// Whether nothing more can be written: what is measured from here on would be lost.
     pub(crate) fn is_no_room(&self) -> bool {
-        use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-        let Self::File { source, .. } = self else { return false };
-        matches!(source.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem)
+        matches!(self, Self::Data(error) if error.is_no_room())
     }
 
     /// Whether the run must end here; any other error is that of one trial.
@@ -148,8 +126,8 @@ impl LabError {
 
     /// Wraps an input/output error with the file it happened on.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::File { path, source }
+        let wrap = DataError::file(path);
+        move |source| wrap(source).into()
     }
 }
 
@@ -168,6 +146,5 @@ mod tests {
         assert!(LabError::Interrupted.ends_the_run());
         assert!(!file(std::io::ErrorKind::NotFound).ends_the_run());
         assert!(!LabError::Missing(String::new()).ends_the_run());
-        assert!(!LabError::Interrupted.is_no_room());
     }
 }

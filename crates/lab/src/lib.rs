@@ -1,21 +1,18 @@
 //! The workbench: deploys mechanisms that join IPv4 and IPv6 on a test network, loads them with
 //! real traffic, and writes a report that says what each one costs.
 //!
-//! It drives programs, Fordway's own and other people's alike, and links with none of them. Its statistics and simulations
-//! are `fordway-data`, its own senders and receivers of small packets `fordway-load`.
+//! It drives programs, Fordway's own and other people's alike, and links with none of them. Experiments, records, analysis
+//! and reports are `fordway-data`, its own senders and receivers of small packets `fordway-load`.
 //!
 //! | module | concern |
 //! |---|---|
 //! | `cli`, `commands` | the command line |
-//! | `spec`, `plan` | experiments as data; what a run will do |
 //! | `backend`, `topology`, `mechanism` | where things run, the network, what is put on it |
 //! | `probe`, `load`, `host` | correctness, traffic, the machine |
 //! | `hosts` | two machines over SSH, and the lab's end on each |
-//! | `runner`, `trials`, `trial`, `state` | the run, its records, its clean-up |
+//! | `runner`, `trials`, `state` | the run, what it measures, its clean-up |
 //! | `monitor` | recordings of a gateway at work |
-//! | `analysis`, `goals`, `costs`, `compare` | from trials to verdicts |
-//! | `model` | from results to what a network needs |
-//! | `artefacts`, `schema`, `report`, `publish` | what is left behind |
+//! | `process`, `progress`, `pdf` | programs, the remaining time, pages as PDF |
 
 #![deny(unsafe_code)]
 
@@ -28,41 +25,22 @@ macro_rules! note {
 }
 pub(crate) use note;
 
-mod addresses;
-mod analysis;
-mod artefacts;
 mod backend;
 mod cli;
 mod commands;
-mod compare;
-mod costs;
-mod environment;
 mod error;
-mod files;
-mod findings;
-#[cfg(test)]
-mod fixture;
-mod histogram;
 mod host;
 mod hosts;
 mod load;
 mod mechanism;
-mod model;
 mod monitor;
-mod numbers;
 mod pdf;
-mod plan;
 mod probe;
 mod process;
 mod progress;
-mod publish;
-mod report;
 mod runner;
-mod schema;
-mod spec;
 mod state;
 mod topology;
-mod trial;
 mod trials;
 
 use std::ffi::OsString;

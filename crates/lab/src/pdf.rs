@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fordway_data::error::DataError;
+
 use crate::error::{LabError, Result};
 use crate::process::{Output, find_program, start};
 use crate::state::is_root;
@@ -46,10 +48,8 @@ pub(crate) fn print(page: &Path, pdf: &Path) -> Result<()> {
     if made.starts_with(b"%PDF-") {
         return Ok(());
     }
-    Err(LabError::Draw {
-        what: pdf.display().to_string(),
-        why: "what was written is no PDF".into(),
-    })
+    let (what, why) = (pdf.display().to_string(), "what was written is no PDF".into());
+    Err(DataError::Draw { what, why }.into())
 }
 
 fn command(printer: &Printer, page: &Path, pdf: &Path, profile: &Path, root: bool) -> Vec<String> {

@@ -3,9 +3,8 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
+use fordway_data::plan::in_words;
 use indicatif::{ProgressBar, ProgressStyle};
-
-use crate::plan::in_words;
 
 /// Shows progress in expected seconds, scaled by how long things really take.
 pub(crate) struct Progress {

@@ -12,20 +12,20 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fordway_data::plan::{self, Deployment, Plan};
+use fordway_data::spec::{Experiment, Kind, Load, MechanismSpec, Metric, Profile, RunSpec};
+use fordway_data::trial::Check;
+use fordway_data::trial::{CALIBRATION, Condition, Ledger, Trial, hash};
+
 use crate::backend::{Ends, Netns};
 use crate::error::{LabError, Result};
 use crate::host::{clocksource, conntrack};
 use crate::hosts::{Pair, agent};
 use crate::mechanism::Mechanism;
-use crate::plan::{self, Deployment, Plan};
 use crate::probe::{gate, matrix};
 use crate::progress::Progress;
-use crate::spec::{Experiment, Kind, Load, MechanismSpec, Metric, Profile, RunSpec};
 use crate::state::Guard;
 use crate::topology::{Network, Shape};
-use crate::trial::Check;
-use crate::trial::{CALIBRATION, Condition, Ledger, Trial, hash};
-
 use deploy::Live;
 
 pub(crate) use staged::Staged;
@@ -220,7 +220,7 @@ impl Runner {
     }
 
     fn arm(&self, name: &str) -> Result<MechanismSpec> {
-        self.experiment.mechanism(name).cloned()
+        Ok(self.experiment.mechanism(name)?.clone())
     }
 
     fn version(&self, mechanism: &str) -> &str {

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use fordway_data::files::write_file;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
-use crate::files::write_file;
 use crate::host::clocksource;
 use crate::host::conntrack::Limits;
 use crate::mechanism;

@@ -18,11 +18,12 @@ mod boxes;
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::addresses::{HOST_V6, NAT64_POOL6, PREF64, PROXY_PORT, SITE_PORT};
+use fordway_data::addresses::{HOST_V6, NAT64_POOL6, PREF64, PROXY_PORT, SITE_PORT};
+use fordway_data::spec::{Carries, Family, Kind, MechanismSpec, Way};
+
 use crate::backend::{Backend, Keeper, Place, must};
 use crate::error::{LabError, Result};
 use crate::process::Output;
-use crate::spec::{Carries, Family, Kind, MechanismSpec, Way};
 use boxes::{Flow, addresses, server_addresses};
 
 /// What is asked of the builder.

@@ -16,16 +16,17 @@ mod waiting;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use fordway_data::files::write_file;
+use fordway_data::spec::{Exclusion, Kind, Load, Metric, Point, Profile, Quantity};
+use fordway_data::trial::{CpuUse, FLAG_OTHER, OTHER_WORK, Snapshot, Trial, difference};
+
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::files::write_file;
 use crate::host::links::snapshot;
 use crate::hosts::Counting;
 use crate::load::dns::Authority;
 use crate::mechanism::{Deployed, Mechanism};
-use crate::spec::{Exclusion, Kind, Load, Metric, Point, Profile, Quantity};
 use crate::topology::Network;
-use crate::trial::{CpuUse, FLAG_OTHER, OTHER_WORK, Snapshot, Trial, difference};
 
 /// A trial with more stolen processor time than this is flagged.
 const FLAG_STEAL: f64 = 0.02;
@@ -78,7 +79,7 @@ impl Measured<'_> {
     }
 
     fn keep(&self, what: &str, text: &str) -> Result<()> {
-        write_file(&self.raw.join(format!("{}-{what}", self.name)), text.as_bytes())
+        Ok(write_file(&self.raw.join(format!("{}-{what}", self.name)), text.as_bytes())?)
     }
 }
 
@@ -204,7 +205,7 @@ pub(crate) fn judge(trial: &mut Trial, rules: &[Exclusion]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::rules;
+    use fordway_data::spec::rules;
 
     #[test]
     fn a_declared_rule_excludes_what_it_is_about_and_nothing_else() {

@@ -2,17 +2,18 @@
 
 use std::path::Path;
 
+use fordway_data::artefacts;
+use fordway_data::compare::{Compared, compare};
+use fordway_data::error::DataError;
+use fordway_data::files::write_file;
+use fordway_data::numbers::nice;
+use fordway_data::report::words::{interval, p};
+use fordway_data::report::{comparison, terminal};
+use fordway_data::spec::quantity;
 use fordway_data::stats::paired::Verdict;
 
-use crate::artefacts;
 use crate::cli::{CompareArgs, FailIf};
-use crate::compare::{Compared, compare};
-use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
-use crate::files::write_file;
-use crate::numbers::nice;
-use crate::report::words::{interval, p};
-use crate::report::{comparison, terminal};
-use crate::spec::quantity;
+use crate::error::{EXIT_DONE, EXIT_FAILED, Result};
 
 /// Compares run B with run A.
 pub(super) fn compare_runs(args: &CompareArgs) -> Result<u8> {
@@ -41,14 +42,14 @@ pub(super) fn compare_runs(args: &CompareArgs) -> Result<u8> {
 
 fn write(found: &Compared, out: &Path) -> Result<()> {
     let json = serde_json::to_vec_pretty(found)
-        .map_err(|e| LabError::Artefact { path: out.join("compare.json"), why: e.to_string() })?;
+        .map_err(|e| DataError::Artefact { path: out.join("compare.json"), why: e.to_string() })?;
     write_file(&out.join("compare.json"), &json)?;
     let drawn = comparison::draw(found)?;
     for figure in &drawn {
         let path = out.join("figures").join(format!("{}.svg", figure.name));
         write_file(&path, figure.svg.as_bytes())?;
     }
-    write_file(&out.join("compare.html"), comparison::render(found, &drawn)?.as_bytes())
+    Ok(write_file(&out.join("compare.html"), comparison::render(found, &drawn)?.as_bytes())?)
 }
 
 fn print(found: &Compared) {
@@ -63,7 +64,8 @@ fn print(found: &Compared) {
     }
     if !found.differences.is_empty() {
         anstream::println!("\nWhat differs");
-        let row = |d: &crate::compare::Difference| vec![d.what.clone(), short(&d.a), short(&d.b)];
+        let row =
+            |d: &fordway_data::compare::Difference| vec![d.what.clone(), short(&d.a), short(&d.b)];
         let head = ["", "A", "B"].map(str::to_owned).to_vec();
         terminal::print_rows(
             &std::iter::once(head).chain(found.differences.iter().map(row)).collect::<Vec<_>>(),
@@ -109,7 +111,7 @@ fn short(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use fordway_data::fixture;
 
     #[test]
     fn the_status_says_worse_only_when_asked() {

@@ -2,16 +2,17 @@
 
 use std::path::Path;
 
+use fordway_data::artefacts::{self, Run};
+use fordway_data::files::write_file;
+use fordway_data::model::inputs::{Named, User};
+use fordway_data::model::options::Network;
+use fordway_data::model::{Effort, decide};
+use fordway_data::numbers::nice;
+use fordway_data::report::{decision, terminal};
+
 use super::print_json;
-use crate::artefacts::{self, Run};
 use crate::cli::DecideArgs;
 use crate::error::{EXIT_DONE, LabError, Result};
-use crate::files::write_file;
-use crate::model::inputs::{Named, User};
-use crate::model::options::Network;
-use crate::model::{Effort, decide};
-use crate::numbers::nice;
-use crate::report::{decision, terminal};
 
 /// Prints what three networks need, and writes the page.
 pub(super) fn decide_for(args: &DecideArgs) -> Result<u8> {
@@ -20,7 +21,8 @@ pub(super) fn decide_for(args: &DecideArgs) -> Result<u8> {
 
 fn decide_with(args: &DecideArgs, effort: Effort) -> Result<u8> {
     let user = user(args)?;
-    let runs: Vec<Run> = args.dirs.iter().map(|dir| artefacts::read(dir)).collect::<Result<_>>()?;
+    let runs: Vec<Run> =
+        args.dirs.iter().map(|dir| Ok(artefacts::read(dir)?)).collect::<Result<_>>()?;
     for name in &args.with {
         if !runs.iter().any(|run| run.experiment.mechanism(name).is_ok()) {
             return Err(LabError::Usage(format!("none of these runs has a mechanism `{name}`")));
@@ -68,8 +70,8 @@ fn decide_with(args: &DecideArgs, effort: Effort) -> Result<u8> {
     Ok(EXIT_DONE)
 }
 
-fn write(found: &crate::model::Decision, out: &Path) -> Result<()> {
-    write_file(out, decision::render(found)?.as_bytes())
+fn write(found: &fordway_data::model::Decision, out: &Path) -> Result<()> {
+    Ok(write_file(out, decision::render(found)?.as_bytes())?)
 }
 
 /// The user's numbers, when they make sense.
@@ -102,8 +104,8 @@ fn user(args: &DecideArgs) -> Result<User> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
     use clap::Parser;
+    use fordway_data::fixture;
 
     fn args(more: &[&str]) -> DecideArgs {
         let own = ["fordway-lab", "decide"];

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fordway_data::spec::Hosts;
+use fordway_data::spec::{Experiment, Kind, Metric};
+use fordway_data::trial::FLAG_OTHER;
 use serde::Serialize;
 
 use crate::cli::DoctorArgs;
@@ -12,10 +15,7 @@ use crate::hosts::check;
 use crate::mechanism::{self, Availability, locate_fordway};
 use crate::process::find_program;
 use crate::runner::unmeasured;
-use crate::spec::Hosts;
-use crate::spec::{Experiment, Kind, Metric};
 use crate::state;
-use crate::trial::FLAG_OTHER;
 
 /// Programs that every run needs, and the Debian package of each.
 pub(crate) const TOOLS: &[(&str, &str)] = &[

@@ -1,9 +1,10 @@
 //! `show`, `validate`: experiment files that users write.
 
+use fordway_data::error::DataError;
+use fordway_data::spec::Experiment;
 use serde_json::json;
 
-use crate::error::{EXIT_DONE, EXIT_USAGE, LabError, Result};
-use crate::spec::Experiment;
+use crate::error::{EXIT_DONE, EXIT_USAGE, Result};
 
 /// Prints a built-in experiment, ready to be changed.
 pub(super) fn show(name: &str) -> Result<u8> {
@@ -29,7 +30,7 @@ pub(super) fn validate(files: &[String], json: bool) -> Result<u8> {
                 }
                 json!([])
             }
-            Err(LabError::Experiment(findings)) => {
+            Err(DataError::Experiment(findings)) => {
                 code = EXIT_USAGE;
                 if !json {
                     anstream::eprintln!("{}\n", findings.render(true));

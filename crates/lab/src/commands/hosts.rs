@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use fordway_data::spec::{EXAMPLE, Hosts};
+
 use crate::cli::{Far, HostsArgs};
 use crate::error::{EXIT_DONE, Result};
 use crate::hosts::{agent, check};
-use crate::spec::{EXAMPLE, Hosts};
 
 /// Prints a hosts file, or marks hosts.
 pub(super) fn hosts(args: &HostsArgs) -> Result<u8> {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use fordway_data::spec::Experiment;
+
 use crate::error::{EXIT_DONE, Result};
 use crate::mechanism::locate_fordway;
 use crate::runner::survey;
-use crate::spec::Experiment;
 
 /// Lists the experiments, and what of them this machine lacks.
 pub(super) fn list(json: bool) -> Result<u8> {

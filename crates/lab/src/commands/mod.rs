@@ -14,7 +14,9 @@ mod publish;
 mod report;
 mod run;
 
-use crate::cli::Command;
+use fordway_data::schema;
+
+use crate::cli::{Command, Published};
 use crate::error::Result;
 
 /// Runs a command; the number is the exit code.
@@ -33,7 +35,11 @@ pub(crate) fn dispatch(command: Command) -> Result<u8> {
         Command::Compare(args) => compare::compare_runs(&args),
         Command::Decide(args) => decide::decide_for(&args),
         Command::Publish(args) => publish::publish(&args),
-        Command::Schema { of } => print_json(&of.schema()),
+        Command::Schema { of } => print_json(&match of {
+            Published::Experiment => schema::experiment(),
+            Published::Results => schema::results(),
+            Published::Trials => schema::trials(),
+        }),
         Command::Completions { shell } => hidden::completions(shell),
         Command::Man { dir } => hidden::man(&dir),
         Command::Probe(probe) => hidden::probe(probe),

@@ -2,6 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use fordway_data::plan::in_words;
+use fordway_data::report::terminal::print_rows;
+use fordway_data::spec::{Experiment, RunSpec};
+
 use super::run::{clean_orphans, default_folder, free};
 use crate::cli::MonitorArgs;
 use crate::error::{EXIT_DONE, LabError, Result};
@@ -14,10 +18,7 @@ use crate::monitor::snmp::{Access, Snmp};
 use crate::monitor::stage::{EXPERIMENT, Stage, raw};
 use crate::monitor::system::System;
 use crate::monitor::{Source, page, record};
-use crate::plan::in_words;
 use crate::process::{catch_signals, find_program};
-use crate::report::terminal::print_rows;
-use crate::spec::{Experiment, RunSpec};
 use crate::state;
 
 /// Records, reports or compares.

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use fordway_data::plan::{Plan, blocks_for, in_words, lay_out, metrics_of, power_notes, shares};
+use fordway_data::spec::Hosts;
+use fordway_data::spec::{Experiment, Metric, RunSpec, is_file};
 use serde::Serialize;
 
 use super::power::sizes;
@@ -12,10 +15,7 @@ use crate::host::clocksource;
 use crate::hosts::Pair;
 use crate::hosts::orders::Surveyed;
 use crate::mechanism::locate_fordway;
-use crate::plan::{Plan, blocks_for, in_words, lay_out, metrics_of, power_notes, shares};
 use crate::runner::{Found, survey, unmeasured};
-use crate::spec::Hosts;
-use crate::spec::{Experiment, Metric, RunSpec, is_file};
 
 #[derive(Serialize)]
 struct Shown<'a> {

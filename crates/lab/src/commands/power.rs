@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use fordway_data::analysis::pairs;
+use fordway_data::artefacts::{self, Run};
+use fordway_data::spec::{Experiment, Metric, RunSpec};
 use fordway_data::stats::describe::{median, stddev};
 use fordway_data::stats::power::{
     MOST_BLOCKS, blocks_for_difference, blocks_for_equivalence, cv_of_ratio, deviation_of_ratio,
@@ -10,12 +13,9 @@ use fordway_data::stats::power::{
 use serde::Serialize;
 use serde_json::json;
 
-use crate::analysis::pairs;
-use crate::artefacts::{self, Run};
 use crate::cli::{PlanArgs, PowerArgs};
 use crate::error::{EXIT_DONE, Result};
 use crate::host::environment;
-use crate::spec::{Experiment, Metric, RunSpec};
 
 /// Where runs lie when nothing else was said.
 const RESULTS: &str = "lab-results";

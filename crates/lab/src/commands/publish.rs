@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use fordway_data::artefacts;
+use fordway_data::publish::{MANIFEST, Scrub, check, copy, describe, write_manifest};
+
 use super::report::make;
 use super::run::free;
-use crate::artefacts;
 use crate::cli::PublishArgs;
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
 use crate::pdf;
-use crate::publish::{MANIFEST, Scrub, check, copy, describe, write_manifest};
 
 /// Makes or checks such a folder.
 pub(super) fn publish(args: &PublishArgs) -> Result<u8> {
@@ -18,7 +19,10 @@ pub(super) fn publish(args: &PublishArgs) -> Result<u8> {
     let out = args.out.clone().unwrap_or_else(|| beside(&args.dir));
     artefacts::read(&args.dir)?;
     free(&out)?;
-    let mut scrub = Scrub::of_run(&args.dir)?;
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let users =
+        ["USER", "LOGNAME", "SUDO_USER"].map(|name| std::env::var(name).unwrap_or_default());
+    let mut scrub = Scrub::of_run(&args.dir, host.trim(), &users)?;
     copy(&args.dir, &out, &mut scrub)?;
     let run = artefacts::read(&out)?;
     let page = make(&run, &out)?;
@@ -69,7 +73,7 @@ fn checked(dir: &Path, json: bool) -> Result<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use fordway_data::fixture;
 
     #[test]
     fn a_published_run_is_whole_and_names_nobody() {

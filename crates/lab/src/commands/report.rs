@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::artefacts::{self, Run};
+use fordway_data::artefacts::{self, Run};
+use fordway_data::files::write_file;
+use fordway_data::model::inputs::{Named, User};
+use fordway_data::model::options::Need;
+use fordway_data::model::{Decision, Effort, decide, says};
+use fordway_data::report::{decision, figures, page, terminal};
+use fordway_data::spec::{Kind, MechanismSpec};
+
 use crate::error::{EXIT_DONE, Result};
-use crate::files::write_file;
-use crate::model::inputs::{Named, User};
-use crate::model::options::Need;
-use crate::model::{Decision, Effort, decide, says};
 use crate::pdf;
-use crate::report::{decision, figures, page, terminal};
-use crate::spec::{Kind, MechanismSpec};
 
 /// Makes the report and prints the summary.
 pub(super) fn report(dir: &Path, json: bool, print: bool) -> Result<u8> {

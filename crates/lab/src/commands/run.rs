@@ -4,24 +4,25 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fordway_data::artefacts;
+use fordway_data::files::write_file;
+use fordway_data::plan::{in_words, lay_out};
+use fordway_data::spec::Experiment;
+use fordway_data::spec::Hosts;
+use fordway_data::trial::FLAG_OTHER;
+use fordway_data::trial::Ledger;
+
 use super::plan::{choose, found, notes, own_clocksource, print_skipped};
 use super::power::sizes;
-use crate::artefacts;
 use crate::cli::{PlanArgs, ResumeArgs, RunArgs};
 use crate::error::{LabError, Result};
-use crate::files::write_file;
 use crate::host::cpu::{self, Watch};
 use crate::hosts::Pair;
 use crate::hosts::orders::Surveyed;
 use crate::mechanism::locate_fordway;
-use crate::plan::{in_words, lay_out};
 use crate::process::{catch_signals, find_program};
 use crate::runner::Runner;
-use crate::spec::Experiment;
-use crate::spec::Hosts;
 use crate::state;
-use crate::trial::FLAG_OTHER;
-use crate::trial::Ledger;
 
 /// Runs longer than this ask first.
 const ASK_ABOVE_S: f64 = 3600.0;
@@ -211,9 +212,9 @@ fn same_environment(
         },
         None if Ledger::of(out).read()?.is_empty() => {
             let text = serde_json::to_vec_pretty(&now).unwrap_or_default();
-            write_file(&out.join("environment.json"), &text)
+            Ok(write_file(&out.join("environment.json"), &text)?)
         }
-        None => Err(artefacts::without_environment(out)),
+        None => Err(artefacts::without_environment(out).into()),
     }
 }
 

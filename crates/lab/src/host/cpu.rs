@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use fordway_data::trial::CpuUse;
 use fordway_load::processors::Times;
-
-use crate::trial::CpuUse;
 
 /// Ticks per second of /proc/stat and /proc/PID/stat (`sysconf(_SC_CLK_TCK)`).
 fn ticks_per_second() -> f64 {

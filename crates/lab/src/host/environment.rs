@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 
-use crate::environment::Environment;
+use fordway_data::environment::Environment;
+use fordway_data::spec::{Experiment, Kind, Load};
+use fordway_data::trial::hash;
+
 use crate::error::Result;
 use crate::host::{clocksource, cpu};
 use crate::mechanism::{self, Availability, package_version};
 use crate::process::{find_program, run_str};
-use crate::spec::{Experiment, Kind, Load};
-use crate::trial::hash;
 
 const SYSCTLS: &[&str] = &[
     "net.core.rmem_max",

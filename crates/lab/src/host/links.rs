@@ -1,8 +1,9 @@
 //! Counters of network devices, per place.
 
+use fordway_data::trial::{LinkCounters, Snapshot};
+
 use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
-use crate::trial::{LinkCounters, Snapshot};
 
 /// Reads the counters of all devices of the given places.
 pub(crate) fn snapshot(backend: &dyn Backend, places: &[(&str, &Place)]) -> Result<Snapshot> {

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use fordway_data::spec::{Kind, MechanismSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -21,7 +22,6 @@ use crate::host::{clocksource, environment};
 use crate::mechanism::{self, Context, Deployed, Mechanism};
 use crate::process::{self, INTERRUPTED, Output};
 use crate::runner::{Found, survey, unmeasured};
-use crate::spec::{Kind, MechanismSpec};
 use crate::state::{self, Guard};
 use crate::topology::{Network, Shape};
 

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use fordway_data::spec::{HostSpec, Hosts};
 use serde::Serialize;
 
 use super::deploy::{CACHE, allowed, programs};
@@ -11,7 +12,6 @@ use super::ssh::{Connection, quote};
 use super::{MARK, mark_words};
 use crate::error::{LabError, Result};
 use crate::process::{self, Output};
-use crate::spec::{HostSpec, Hosts};
 use crate::state;
 
 /// How long looking at a host may take.
@@ -100,7 +100,8 @@ impl Host {
 /// Runs a line of shell on a host, this machine or another.
 fn said(host: &HostSpec, folder: &Path, line: &str) -> Result<String> {
     if host.address.is_some() {
-        let socket = folder.join(format!("ssh-{}", &crate::trial::hash(host.name.as_bytes())[..8]));
+        let socket =
+            folder.join(format!("ssh-{}", &fordway_data::trial::hash(host.name.as_bytes())[..8]));
         return Connection::open(host, socket)?.said(line, LOOK);
     }
     let argv = ["sh", "-c", line].map(str::to_owned);

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fordway_data::spec::HostSpec;
+use fordway_data::trial::hash;
+
 use super::MARK;
 use super::ssh::Connection;
 use crate::error::{LabError, Result};
-use crate::spec::HostSpec;
-use crate::trial::hash;
 
 /// Where they stay between runs; `doctor --clean --hosts` removes them.
 pub(super) const CACHE: &str = "/var/cache/fordway-lab";

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use fordway_data::spec::HostSpec;
+use fordway_data::trial::CpuUse;
 use serde::de::DeserializeOwned;
 
 use super::agent;
@@ -13,8 +15,6 @@ use super::ssh::Connection;
 use crate::error::{LabError, Result};
 use crate::host::cpu::Meter;
 use crate::process::{Dialogue, talk};
-use crate::spec::HostSpec;
-use crate::trial::CpuUse;
 
 /// How long an order may take.
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use fordway_data::spec::{Experiment, MechanismSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
-use crate::spec::{Experiment, MechanismSpec};
 
 /// An order with its number, which its answer bears.
 #[derive(Debug, Serialize, Deserialize)]

@@ -6,22 +6,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use fordway_data::environment::Environment;
+use fordway_data::environment::{HostRecord, HostsRecord, Nic};
+use fordway_data::files::write_file;
+use fordway_data::spec::{Experiment, MechanismSpec};
+use fordway_data::spec::{HostSpec, Hosts};
+
 use super::orders::{Order, Surveyed};
 use super::record::nic;
 use super::{Counting, Far, MARK};
 use crate::backend::{Backend, Cap, Keeper, Netns, Place};
-use crate::environment::Environment;
-use crate::environment::{HostRecord, HostsRecord, Nic};
 use crate::error::{LabError, Result};
-use crate::files::write_file;
 use crate::host::clocksource;
 use crate::host::cpu::Meter;
 use crate::host::environment;
 use crate::mechanism::{Deployed, Mechanism, There};
 use crate::process::{self, Dialogue, Output, Running};
 use crate::runner::{Found, survey, unmeasured};
-use crate::spec::{Experiment, MechanismSpec};
-use crate::spec::{HostSpec, Hosts};
 use crate::state::{self, Guard};
 
 /// What the names of the server's places end with.

@@ -1,6 +1,7 @@
 //! Reads a network device on the wire between two hosts.
 
-use crate::environment::Nic;
+use fordway_data::environment::Nic;
+
 use crate::error::{LabError, Result};
 use crate::process::run_str;
 

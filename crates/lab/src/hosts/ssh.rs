@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use fordway_data::spec::HostSpec;
+
 use crate::error::{LabError, Result};
 use crate::process::{self, Output, Running};
-use crate::spec::HostSpec;
 
 /// How long logging in may take; ssh's own limit for the connection is shorter.
 const LOGIN: Duration = Duration::from_secs(30);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::addresses::SITE_PORT;
+use fordway_data::addresses::SITE_PORT;
+
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
 use crate::process::{Finished, Output, find_program};

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use fordway_data::spec::Way;
 use fordway_load::SINK_PORT;
 use fordway_load::background::Sent;
 
@@ -13,7 +14,6 @@ use crate::backend::Backend;
 use crate::error::Result;
 use crate::probe::gate::own_program;
 use crate::process::{Output, Running};
-use crate::spec::Way;
 use crate::topology::Network;
 
 /// What is sent one way.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use fordway_data::spec::Way;
 use fordway_load::SINK_PORT;
 use fordway_load::datagrams::Sent;
 
@@ -13,7 +14,6 @@ use crate::backend::{Backend, Place};
 use crate::error::Result;
 use crate::probe::gate::own_program;
 use crate::process::{Finished, Output};
-use crate::spec::Way;
 use crate::topology::Network;
 
 /// What one load did.

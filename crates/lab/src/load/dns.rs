@@ -5,12 +5,12 @@ use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use fordway_data::addresses::NAT64_POOL6;
 use fordway_load::dns::PORT;
 use fordway_load::dns::authority::Asked;
 use fordway_load::dns::client::{Answered, Order};
 
 use super::read_json;
-use crate::addresses::NAT64_POOL6;
 use crate::backend::{Backend, Place};
 use crate::error::Result;
 use crate::mechanism::Placement;

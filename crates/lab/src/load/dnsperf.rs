@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fordway_data::files::write_file;
+use fordway_data::spec::Mixed;
 use fordway_load::dns::message::{Name, Sort};
 
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
-use crate::files::write_file;
 use crate::mechanism::Placement;
 use crate::process::{Finished, Output};
-use crate::spec::Mixed;
 
 /// New names per second of questions: more than any server here answers on one machine.
 const NEW_PER_S: f64 = 300_000.0;

@@ -3,16 +3,16 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use fordway_data::addresses::SITE_PORT;
+use fordway_data::spec::Exchange;
 use fordway_load::web::exchange::Exchanged;
 
 use super::fetch::host_of;
 use super::read_json;
-use crate::addresses::SITE_PORT;
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::probe::gate::own_program;
 use crate::process::{Finished, Output};
-use crate::spec::Exchange;
 use crate::topology::Network;
 
 /// Octets of content that go up with a large request: a dozen full packets.

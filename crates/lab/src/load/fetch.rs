@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::addresses::SITE_PORT;
+use fordway_data::addresses::SITE_PORT;
+use fordway_data::files::write_file;
+use fordway_data::spec::Fetch;
+
 use crate::backend::{Backend, Served};
 use crate::error::{LabError, Result};
-use crate::files::write_file;
 use crate::process::{Finished, Output, find_program};
-use crate::spec::Fetch;
 use crate::state;
 use crate::topology::Network;
 

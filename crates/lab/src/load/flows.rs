@@ -4,15 +4,15 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use fordway_data::addresses::{FLOWS_V4, FLOWS_V6};
+use fordway_data::spec::Transport;
 use fordway_load::flows::{Order, Packet, Passed, REST};
 
 use super::frames::mac;
-use crate::addresses::{FLOWS_V4, FLOWS_V6};
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
 use crate::probe::gate::own_program;
 use crate::process::Dialogue;
-use crate::spec::Transport;
 use crate::topology::Network;
 
 /// Source addresses, as a power of two: subscribers of a translator.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use fordway_data::spec::Way;
 use fordway_load::frames::{Endpoint, Received, Used, frame};
 use fordway_load::{SINK_PORT, SMALL};
 
@@ -11,7 +12,6 @@ use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 use crate::probe::gate::own_program;
 use crate::process::{Output, Running, last_lines, poll, signal};
-use crate::spec::Way;
 use crate::topology::Network;
 
 /// The sender's UDP port.

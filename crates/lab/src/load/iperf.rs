@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use fordway_data::spec::Profile;
 use serde_json::Value;
 
 use crate::backend::{Backend, Cap, Place};
 use crate::error::{LabError, Result};
 use crate::process::{Finished, Output, Running, poll};
-use crate::spec::Profile;
 
 const PORT: &str = "5201";
 /// The slowest path that a flow of so many octets is waited for, octets per second.
@@ -155,7 +155,7 @@ mod tests {
     }
 
     fn quick() -> Profile {
-        crate::spec::Experiment::find("goals").unwrap().profile["quick"].clone()
+        fordway_data::spec::Experiment::find("goals").unwrap().profile["quick"].clone()
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use fordway_data::spec::By;
 use fordway_load::web::session::Timed;
 
 use super::read_json;
@@ -11,7 +12,6 @@ use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::probe::gate::own_program;
 use crate::process::{Finished, Output, Running, poll};
-use crate::spec::By;
 
 /// Objects of a page: the order of what pages have, all from one server.
 pub(crate) const OBJECTS: u32 = 32;

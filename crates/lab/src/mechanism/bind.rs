@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use fordway_data::spec::Kind;
 use serde_json::{Value, json};
 
 use super::dns::{CACHE_MIB, Role};
 use super::{Availability, Context, Deployed, Mechanism};
 use crate::error::{LabError, Result};
 use crate::process::{Output, run_str};
-use crate::spec::Kind;
 
 /// File of its counters, in its folder.
 const STATISTICS: &str = "statistics";

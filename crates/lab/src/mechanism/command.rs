@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fordway_data::spec::{Commands, Kind, filled, fixed};
 use serde_json::Value;
 
 use super::{Availability, Context, Counted, Deployed, Mechanism, run_dir};
@@ -10,7 +11,6 @@ use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::host::cpu::processors;
 use crate::process::{self, Output, find_program, run_str};
-use crate::spec::{Commands, Kind, filled, fixed};
 
 /// How long one of its commands may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -230,7 +230,7 @@ impl Down {
     /// Notes them where the next run finds them, should this one be killed.
     fn note(commands: &[Vec<String>], folder: &Path) -> Result<Self> {
         let text = serde_json::to_vec(commands).unwrap_or_default();
-        crate::files::write_file(&folder.join(DOWN), &text)?;
+        fordway_data::files::write_file(&folder.join(DOWN), &text)?;
         Ok(Self { folder: folder.to_path_buf() })
     }
 }

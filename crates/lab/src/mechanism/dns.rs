@@ -2,14 +2,14 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use fordway_data::addresses::NAT64_POOL6;
+use fordway_data::spec::{Kind, MechanismSpec};
 use fordway_load::dns::PORT;
 
 use super::Context;
-use crate::addresses::NAT64_POOL6;
 use crate::error::Result;
 use crate::host::cpu::processors;
 use crate::process::find_program;
-use crate::spec::{Kind, MechanismSpec};
 
 /// Octets that a server may keep answers in: the same for all.
 pub(super) const CACHE_MIB: u32 = 128;

@@ -10,16 +10,18 @@ mod relays;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use fordway_data::addresses::{
+    BOUND_V4, CLAT_V4, CLAT_V6, SIIT_MAPPING, SIIT_POOL6, TUNNEL_END_V6,
+};
+use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::Value;
 
 use super::dns::Role;
 use super::{Availability, Context, Counted, Deployed, Mechanism, Memory, Start, run_dir};
-use crate::addresses::{BOUND_V4, CLAT_V4, CLAT_V6, SIIT_MAPPING, SIIT_POOL6, TUNNEL_END_V6};
 use crate::backend::Place;
 use crate::error::{LabError, Result};
 use crate::host::memory;
 use crate::process::{Output, find_program, run_str};
-use crate::spec::{Kind, MechanismSpec};
 
 /// The gateway's program.
 pub(super) struct Fordway {
@@ -412,7 +414,7 @@ mod tests {
 
     #[test]
     fn every_arm_names_its_engine_and_what_its_attach_point_needs() {
-        for experiment in crate::spec::Experiment::built_in().unwrap() {
+        for experiment in fordway_data::spec::Experiment::built_in().unwrap() {
             let translates = |m: &&MechanismSpec| {
                 let whole =
                     matches!(m.kind, Kind::Dns64 | Kind::Xlat464 | Kind::Softwire | Kind::Dstm);

@@ -1,13 +1,14 @@
 //! Jool (kernel modules): CLAT by `jool_siit`, in its own namespace, where the application's is one hop
 //! away; stateful NAT64 by `jool`.
 
+use fordway_data::addresses::{CLAT_V6, NAT64_POOL6, POOL4, PREF64, ROUTER_V4};
+use fordway_data::spec::Kind;
+
 use super::{Availability, Context, Deployed, Mechanism, Memory};
-use crate::addresses::{CLAT_V6, NAT64_POOL6, POOL4, PREF64, ROUTER_V4};
 use crate::backend::must;
 use crate::error::Result;
 use crate::host::memory;
 use crate::process::{find_program, run_str};
-use crate::spec::Kind;
 
 const INSTANCE: &str = "fordway-lab";
 /// Ports of each address that sessions may have.

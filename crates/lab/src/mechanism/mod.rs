@@ -17,6 +17,7 @@ mod xlat464;
 
 use std::path::{Path, PathBuf};
 
+use fordway_data::spec::{Kind, MechanismSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,7 +25,6 @@ use crate::backend::Backend;
 use crate::error::{LabError, Result};
 use crate::hosts::Held;
 use crate::process::{Running, find_program, run_str};
-use crate::spec::{Kind, MechanismSpec};
 use crate::topology::Network;
 
 pub(crate) use command::{Down, take_down};
@@ -309,7 +309,7 @@ pub(crate) fn package_version(package: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{IMPLEMENTATIONS, RESOLVERS, kinds};
+    use fordway_data::spec::{IMPLEMENTATIONS, RESOLVERS, kinds};
 
     #[test]
     fn every_implementation_of_an_experiment_file_is_a_mechanism_and_has_kinds() {

@@ -1,8 +1,9 @@
 //! Plain forwarding by the kernel: the baseline.
 
+use fordway_data::spec::Kind;
+
 use super::{Availability, Context, Deployed, Mechanism};
 use crate::error::Result;
-use crate::spec::Kind;
 
 /// Nothing but the topology itself.
 pub(super) struct Native;

@@ -1,6 +1,7 @@
 //! NAT44 by the kernel: one `masquerade` rule of nftables. Also the second step of a chain whose first
 //! gives every IPv6 host an IPv4 address.
 
+use fordway_data::spec::Kind;
 use serde_json::Value;
 
 use super::{Availability, Context, Counted, Deployed, Mechanism, Memory, package_version};
@@ -8,7 +9,6 @@ use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 use crate::host::memory;
 use crate::process::{find_program, run_str};
-use crate::spec::Kind;
 
 const TABLE: &str = "fordway-lab-nat44";
 const COUNTER: &str = "connections";

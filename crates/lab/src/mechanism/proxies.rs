@@ -3,13 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
+use fordway_data::addresses::{HOST_V6, PROXY_PORT, SERVER_V4, SITE_PORT};
+use fordway_data::files::write_file;
+use fordway_data::spec::Kind;
+
 use super::{Availability, Context, Deployed, Mechanism};
-use crate::addresses::{HOST_V6, PROXY_PORT, SERVER_V4, SITE_PORT};
 use crate::error::{LabError, Result};
-use crate::files::write_file;
 use crate::host::cpu::processors;
 use crate::process::Output;
-use crate::spec::Kind;
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,13 +6,13 @@ mod dstm;
 
 use std::path::Path;
 
+use fordway_data::addresses::{BOUND_V4, CLAT_V6, TUNNEL_END_V6};
+use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::{Value, json};
 
 use super::fordway::Fordway;
 use super::{Availability, Context, Counted, Deployed, Mechanism};
-use crate::addresses::{BOUND_V4, CLAT_V6, TUNNEL_END_V6};
 use crate::error::Result;
-use crate::spec::{Kind, MechanismSpec};
 
 /// One implementation at both ends.
 pub(super) struct Softwire(Fordway);
@@ -117,7 +117,7 @@ impl Mechanism for Softwire {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Experiment;
+    use fordway_data::spec::Experiment;
 
     #[test]
     fn each_end_stands_where_it_can() {

@@ -3,17 +3,17 @@
 
 use std::time::Duration;
 
+use fordway_data::addresses::{
+    BETWEEN_V4, CLAT_V4, CLAT_V6, GATEWAY_V6, NAT64_POOL6, ROUTER_V4, ROUTER_V6,
+};
+use fordway_data::spec::Kind;
 use serde_json::Value;
 
 use super::{Availability, Context, Deployed, Mechanism, Memory, nftables};
-use crate::addresses::{
-    BETWEEN_V4, CLAT_V4, CLAT_V6, GATEWAY_V6, NAT64_POOL6, ROUTER_V4, ROUTER_V6,
-};
 use crate::backend::{Place, must};
 use crate::error::Result;
 use crate::host::memory;
 use crate::process::{Output, find_program};
-use crate::spec::Kind;
 
 /// The `tayga` program.
 pub(super) struct Tayga;
@@ -131,7 +131,7 @@ pub(super) fn configure_tun(context: Context<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addresses::PREF64;
+    use fordway_data::addresses::PREF64;
 
     #[test]
     fn the_option_is_written_only_for_versions_that_know_it() {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::Value;
 
 use super::{Availability, Context, Counted, Deployed, Mechanism, Memory};
 use crate::error::{LabError, Result};
 use crate::hosts::orders::{Deploy, Order, Placed};
 use crate::hosts::{Far, Held};
-use crate::spec::{Kind, MechanismSpec};
 
 /// One part of an arm, there.
 pub(crate) struct There {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use fordway_data::addresses::{CLAT_V4, CLAT_V6, ROUTER_V4, ROUTER_V6};
+use fordway_data::spec::Kind;
+
 use super::{Availability, Context, Deployed, Mechanism};
-use crate::addresses::{CLAT_V4, CLAT_V6, ROUTER_V4, ROUTER_V6};
 use crate::error::{LabError, Result};
 use crate::process::{Output, find_program, poll, run_str};
-use crate::spec::Kind;
 
 const PROGRAM: &str = "tundra-nat64";
 

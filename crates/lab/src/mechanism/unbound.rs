@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use fordway_data::spec::Kind;
 use serde_json::{Map, Value};
 
 use super::dns::{CACHE_MIB, Role};
 use super::{Availability, Context, Deployed, Mechanism};
 use crate::error::{LabError, Result};
 use crate::process::{Output, run_str};
-use crate::spec::Kind;
 
 /// What the counters tell.
 const COUNTED: &[&str] = &["total.num.queries", "total.num.cachehits", "total.num.cachemiss"];

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
+use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::{Value, json};
 
 use super::{Availability, Context, Counted, Deployed, Mechanism};
 use crate::error::Result;
-use crate::spec::{Kind, MechanismSpec};
 
 /// One implementation in both roles.
 pub(super) struct Xlat464 {
@@ -87,7 +87,7 @@ impl Mechanism for Xlat464 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Experiment;
+    use fordway_data::spec::Experiment;
 
     #[test]
     fn both_translators_run_the_arms_engine_each_in_its_place() {

@@ -212,7 +212,7 @@ mod tests {
                 absent: Vec::new(),
                 replay: String::new(),
             },
-            environment: crate::fixture::environment(),
+            environment: fordway_data::fixture::environment(),
             samples: values.iter().enumerate().map(sample).collect(),
         }
     }

@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use fordway_data::environment::Environment;
+use fordway_data::error::DataError;
+use fordway_data::files::write_file;
 use serde::{Deserialize, Serialize};
 
-use crate::environment::Environment;
 use crate::error::{LabError, Result};
-use crate::files::write_file;
 
 /// What is recorded, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,7 +72,7 @@ impl Writer {
     /// Adds a sample and puts it on the disk.
     pub(crate) fn append(&mut self, sample: &Sample) -> Result<()> {
         let mut line = serde_json::to_vec(sample)
-            .map_err(|e| LabError::Artefact { path: self.path.clone(), why: e.to_string() })?;
+            .map_err(|e| DataError::Artefact { path: self.path.clone(), why: e.to_string() })?;
         line.push(b'\n');
         let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
         written.map_err(LabError::file(&self.path))
@@ -106,7 +107,9 @@ impl Recording {
             let path = dir.join(file);
             std::fs::read_to_string(&path).map_err(LabError::file(path))
         };
-        let damaged = |file: &str, why: String| LabError::Artefact { path: dir.join(file), why };
+        let damaged = |file: &str, why: String| -> LabError {
+            DataError::Artefact { path: dir.join(file), why }.into()
+        };
         let spec: Spec =
             toml::from_str(&text("spec.toml")?).map_err(|e| damaged("spec.toml", e.to_string()))?;
         let environment = serde_json::from_str(&text("environment.json")?)

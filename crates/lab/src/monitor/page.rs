@@ -2,19 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
+use fordway_data::error::DataError;
+use fordway_data::files::write_file;
+use fordway_data::numbers::nice;
+use fordway_data::report::figures::boxes::{Recorded, recordings};
+use fordway_data::report::figures::{Figure, time};
+use fordway_data::report::page::{STYLE, in_page};
+use fordway_data::report::words::p;
 use minijinja::Environment;
 use serde::Serialize;
 
 use super::compare::{ALPHA, Compared, MARGIN, Side, compare, warnings};
 use super::folder::Recording;
 use super::label;
-use crate::error::{LabError, Result};
-use crate::files::write_file;
-use crate::numbers::nice;
-use crate::report::figures::boxes::{Recorded, recordings};
-use crate::report::figures::{Figure, time};
-use crate::report::page::{STYLE, in_page};
-use crate::report::words::p;
+use crate::error::Result;
 
 const TEMPLATE: &str = include_str!("../../templates/monitor.html");
 
@@ -226,7 +227,7 @@ struct Page {
 
 fn write(dir: &Path, file: &str, page: &Page) -> Result<PathBuf> {
     let path = dir.join(file);
-    let fail = |e: minijinja::Error| LabError::Draw { what: file.into(), why: e.to_string() };
+    let fail = |e: minijinja::Error| DataError::Draw { what: file.into(), why: e.to_string() };
     for (_, figure) in &page.figures {
         let to = dir.join("figures").join(format!("{}.svg", figure.name));
         write_file(&to, figure.svg.as_bytes())?;

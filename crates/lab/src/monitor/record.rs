@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use fordway_data::numbers::nice;
+use fordway_data::plan::in_words;
+
 use super::folder::{Sample, Writer};
 use super::{Reading, Source, label};
 use crate::error::Result;
-use crate::numbers::nice;
-use crate::plan::in_words;
 use crate::process::interrupted;
 
 /// The longest sleep between two looks at the clock and at Ctrl-C.
@@ -149,7 +150,7 @@ mod tests {
             absent: Vec::new(),
             replay: "fordway-lab monitor".into(),
         };
-        let environment = crate::fixture::environment();
+        let environment = fordway_data::fixture::environment();
         let mut writer = Writer::begin(dir.path(), &spec, &environment).unwrap();
         let mut sources: [Box<dyn Source>; 1] = [Box::new(Steps(0))];
         let every = Duration::from_millis(10);

@@ -4,14 +4,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use fordway_data::addresses::SITE_PORT;
+use fordway_data::trial::Check;
 use fordway_load::dns::message::{Name, Sort};
 use fordway_load::web::resolve::resolve;
 use sha2::{Digest, Sha256};
 
 use super::dial::{SILENCE, Way, words};
 use super::{CLOSED_PORT, UDP_PORT, http, payload};
-use crate::addresses::SITE_PORT;
-use crate::trial::Check;
 
 /// The IPv4 header and the UDP header leave this much of 65,535 octets.
 const MAX_UDP: usize = 65_507;

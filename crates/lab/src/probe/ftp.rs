@@ -5,14 +5,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use fordway_data::files::write_file;
+use fordway_data::trial::Check;
+
 use super::payload;
 use crate::backend::{Backend, Served};
 use crate::error::{LabError, Result};
-use crate::files::write_file;
 use crate::process::{Output, find_program, last_lines};
 use crate::state;
 use crate::topology::Network;
-use crate::trial::Check;
 
 /// The port of FTP's control connection.
 const PORT: u16 = 21;

@@ -4,14 +4,15 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::addresses::NAT64_POOL6;
+use fordway_data::addresses::NAT64_POOL6;
+use fordway_data::spec::{Carries, Kind};
+use fordway_data::trial::Check;
+
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::load::ping::{Single, single};
 use crate::process::{Finished, Output, Running, poll};
-use crate::spec::{Carries, Kind};
 use crate::topology::Network;
-use crate::trial::Check;
 
 /// MTU of the narrowed link in the path MTU probe.
 const NARROW: u32 = 1400;

@@ -3,11 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use fordway_data::addresses::SITE_PORT;
 use sha2::{Digest, Sha256};
 
 use super::dial::{PATIENCE, open, words};
 use super::payload;
-use crate::addresses::SITE_PORT;
 
 /// Largest content that a client may send.
 const MOST: usize = 64 << 20;

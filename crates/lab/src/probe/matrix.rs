@@ -5,14 +5,15 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use fordway_data::spec::Kind;
+use fordway_data::trial::{Check, WAYS};
+
 use super::ftp;
 use super::gate::{self, echo, listen, reach, reach_plainly};
 use crate::backend::{Backend, Place};
 use crate::error::Result;
 use crate::process::Output;
-use crate::spec::Kind;
 use crate::topology::Network;
-use crate::trial::{Check, WAYS};
 
 /// Time for a command that only reads.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -4,12 +4,11 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use fordway_data::trial::{Check, NAMES};
 use fordway_load::dns::PORT;
 use fordway_load::dns::message::{
     AAAA, Name, PTR, Sort, embedded, id, is_right, question, question_for, reply,
 };
-
-use crate::trial::{Check, NAMES};
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_millis(1500);

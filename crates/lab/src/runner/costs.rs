@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::artefacts::COSTS;
-use crate::costs::{Cost, Costs};
+use fordway_data::artefacts::COSTS;
+use fordway_data::costs::{Cost, Costs};
+use fordway_data::files::write_file;
+
 use crate::error::{LabError, Result};
-use crate::files::write_file;
 use crate::process::{Output, last_lines, start};
 
 /// The longest that the command may take.
@@ -24,7 +25,7 @@ pub(super) fn ask(fordway: Option<&Path>, out: &Path) -> Result<()> {
         },
     };
     let text = serde_json::to_vec_pretty(&costs).unwrap_or_default();
-    write_file(&out.join(COSTS), &text)
+    Ok(write_file(&out.join(COSTS), &text)?)
 }
 
 fn bench(program: &Path) -> Result<Costs> {

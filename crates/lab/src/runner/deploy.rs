@@ -5,13 +5,14 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fordway_data::spec::{Experiment, Kind, MechanismSpec, Metric, RunSpec};
+
 use super::{FEW_SESSIONS, Runner};
 use crate::error::{LabError, Result};
 use crate::load::dns::{self, Authority};
 use crate::mechanism::{self, Context, Deployed};
 use crate::probe::gate;
 use crate::process;
-use crate::spec::{Experiment, Kind, MechanismSpec, Metric, RunSpec};
 use crate::state::Guard;
 use crate::topology::{Network, Shape};
 

@@ -1,14 +1,15 @@
 //! Everything that is measured on one deployment.
 
+use fordway_data::plan::{self, Deployment};
+use fordway_data::spec::{Kind, Load, MechanismSpec, Metric, Point};
+use fordway_data::trial::{Trial, hash};
+
 use super::{Guard, Live, Runner, absorb, loads};
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::mechanism::{Context, Mechanism};
-use crate::plan::{self, Deployment};
 use crate::probe::gate;
 use crate::process;
-use crate::spec::{Kind, Load, MechanismSpec, Metric, Point};
-use crate::trial::{Trial, hash};
 use crate::trials::{self, Measured, Values};
 
 /// What needs the processor's counters.

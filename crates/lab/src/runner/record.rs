@@ -1,12 +1,12 @@
 //! What the ledger has of a run, what it lacks, and what goes there.
 
-use crate::error::Result;
-use crate::plan::{self, Deployment};
-use crate::spec::{Load, MechanismSpec, Metric, Point};
-use crate::trial::{CALIBRATION, Condition, KeyParts, Trial, key};
-use crate::trials;
+use fordway_data::plan::{self, Deployment};
+use fordway_data::spec::{Load, MechanismSpec, Metric, Point};
+use fordway_data::trial::{CALIBRATION, Condition, KeyParts, Trial, key};
 
 use super::Runner;
+use crate::error::Result;
+use crate::trials;
 
 impl Runner {
     pub(super) fn key(
@@ -105,7 +105,7 @@ impl Runner {
                 other => other?,
             }
         }
-        trials::judge(&mut trial, &crate::spec::rules(&self.experiment.exclusions));
+        trials::judge(&mut trial, &fordway_data::spec::rules(&self.experiment.exclusions));
         self.ledger.append(&trial)?;
         if trial.valid {
             self.done.insert(trial.key);

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use fordway_data::spec::{Experiment, RunSpec};
+
 use super::deploy::Live;
 use super::{FEW_SESSIONS, Guard, Runner};
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::spec::{Experiment, RunSpec};
 use crate::topology::Network;
 
 /// A deployed arm. Fields drop in this order: the network before what notes it.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use fordway_data::spec::{Experiment, Group, Kind, Load, MechanismSpec, Metric};
 use fordway_load::frames;
 
 use super::Runner;
@@ -10,7 +11,6 @@ use crate::error::Result;
 use crate::load::perf;
 use crate::mechanism;
 use crate::process::find_program;
-use crate::spec::{Experiment, Group, Kind, Load, MechanismSpec, Metric};
 
 /// Mechanisms of a run.
 #[derive(Debug, Default)]

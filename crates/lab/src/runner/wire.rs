@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use fordway_data::artefacts;
+use fordway_data::environment::Rtt;
+use fordway_data::files::write_file;
+
 use super::{Runner, deploy};
-use crate::artefacts;
-use crate::environment::Rtt;
 use crate::error::{LabError, Result};
-use crate::files::write_file;
 use crate::load::ping;
 use crate::probe::gate;
 use crate::state::Guard;

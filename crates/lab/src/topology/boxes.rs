@@ -1,8 +1,9 @@
 //! Addresses and routes of the boxes.
 
+use fordway_data::addresses::*;
+use fordway_data::spec::{Kind, MechanismSpec};
+
 use super::Shape;
-use crate::addresses::*;
-use crate::spec::{Kind, MechanismSpec};
 
 /// The addresses of a flow between application and server, at both ends.
 pub(super) struct Flow {

@@ -1,11 +1,12 @@
 //! Study B's page, over and over again, by `ab`.
 
+use fordway_data::spec::{Axis, Metric, Point};
+use fordway_data::trial::Trial;
+
 use super::{Before, Measured, Values, now};
 use crate::error::{LabError, Result};
 use crate::load::ab::{self as load, Fetched, PAGE};
 use crate::load::fetch;
-use crate::spec::{Axis, Metric, Point};
-use crate::trial::Trial;
 
 /// A larger share of failed requests makes a trial invalid.
 const MAX_FAILED: f64 = 0.01;

@@ -1,11 +1,12 @@
 //! TCP throughput beside background traffic: one way at a rate that rises, or both ways with more and more flows.
 
+use fordway_data::spec::{Axis, Load, Metric, Point, Way};
+use fordway_data::trial::Trial;
+
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
 use crate::load::background::{Carried, Wanted, start};
 use crate::load::iperf;
-use crate::spec::{Axis, Load, Metric, Point, Way};
-use crate::trial::Trial;
 
 /// Seconds for which the background runs longer than the flow, half of them before it.
 const AROUND_S: f64 = 1.0;

@@ -1,13 +1,13 @@
 //! Round trips of requests over many connections at a time.
 
+use fordway_data::histogram::percentile;
+use fordway_data::spec::{Axis, Exchange, Metric, Point};
+use fordway_data::trial::Trial;
 use fordway_load::web::exchange::Exchanged;
 
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
-use crate::histogram::percentile;
 use crate::load::{exchange as load, fetch};
-use crate::spec::{Axis, Exchange, Metric, Point};
-use crate::trial::Trial;
 
 /// Asks over as many connections as the point says.
 pub(super) fn measure(

@@ -1,10 +1,11 @@
 //! Objects by HTTP through a mechanism, or a proxy.
 
+use fordway_data::spec::{Fetch, Metric};
+use fordway_data::trial::Trial;
+
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
 use crate::load::fetch::{self as load, Fetched};
-use crate::spec::{Fetch, Metric};
-use crate::trial::Trial;
 
 /// Fetches objects for a while.
 pub(super) fn measure(

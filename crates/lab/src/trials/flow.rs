@@ -1,11 +1,12 @@
 //! One TCP flow: throughput, and what it takes of the processors.
 
+use fordway_data::spec::{Metric, Way};
+use fordway_data::trial::Trial;
+
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
 use crate::load::iperf;
 use crate::mechanism::Mechanism;
-use crate::spec::{Metric, Way};
-use crate::trial::Trial;
 
 /// Fewest octets on a device per payload octet: super-packets carry next to no headers.
 const LEAST_WIRE: f64 = 0.98;
@@ -103,7 +104,7 @@ fn check_counters(trial: &mut Trial, mechanism: Option<&dyn Mechanism>, to_v6: b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::LinkCounters;
+    use fordway_data::trial::LinkCounters;
 
     #[test]
     fn processor_time_is_per_payload() {

@@ -1,14 +1,14 @@
 //! How long the first packet of a connection takes through the box in the middle.
 
+use fordway_data::spec::Metric;
 use fordway_data::stats::describe::median;
+use fordway_data::trial::Check;
+use fordway_data::trial::Trial;
 
 use super::{Measured, Values, now};
 use crate::error::{LabError, Result};
 use crate::load::initiation::{self as load, First};
 use crate::probe::gate;
-use crate::spec::Metric;
-use crate::trial::Check;
-use crate::trial::Trial;
 
 /// Connections of a hundred whose first packet may be missing on the far side.
 const MAX_MISSING: f64 = 0.1;

@@ -1,11 +1,12 @@
 //! Small packets: datagrams between the ends, and frames through a gateway.
 
+use fordway_data::spec::{Metric, Way};
+use fordway_data::trial::Trial;
+
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
 use crate::load::{datagrams as load, frames as stream};
 use crate::mechanism::Counted;
-use crate::spec::{Metric, Way};
-use crate::trial::Trial;
 
 /// Packets that the mechanism may count beside the load's own: neighbours, router discovery, errors.
 const OTHERS: u64 = 1000;

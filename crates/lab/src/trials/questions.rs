@@ -1,5 +1,7 @@
 //! Questions to a DNS64 server: the rate of which none is lost, and as many as it answers.
 
+use fordway_data::spec::{Metric, Mixed};
+use fordway_data::trial::{Shares, Trial};
 use fordway_load::dns::authority::Asked;
 use fordway_load::dns::client::{Answered, Order};
 
@@ -9,8 +11,6 @@ use crate::load::dns::{Authority, Client, target, time_limit, window};
 use crate::load::dnsperf;
 use crate::load::search::{Length, search as find};
 use crate::mechanism::Placement;
-use crate::spec::{Metric, Mixed};
-use crate::trial::{Shares, Trial};
 
 /// Questions that others may ask meanwhile: readiness, the gate.
 const OTHERS: u64 = 100;

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use fordway_data::histogram::percentile;
+use fordway_data::spec::{Metric, Way};
 use fordway_data::stats::describe::midmean;
+use fordway_data::trial::Trial;
 
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
-use crate::histogram::percentile;
 use crate::load::{echo, ping};
 use crate::probe::gate;
-use crate::spec::{Metric, Way};
-use crate::trial::Trial;
 
 /// A sender that was later than this is remarked: part of the tail is its own.
 const FLAG_LAG_US: f64 = 200.0;

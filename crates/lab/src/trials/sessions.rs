@@ -1,5 +1,7 @@
 //! New flows by the second, and many sessions at once.
 
+use fordway_data::spec::{Metric, Transport};
+use fordway_data::trial::Trial;
 use fordway_load::flows::{Order, Packet, Passed};
 
 use super::{Before, Measured, Values, now};
@@ -7,8 +9,6 @@ use crate::error::Result;
 use crate::load::flows::{Generator, SUBSCRIBERS, faults, rate, remarks};
 use crate::load::iperf;
 use crate::mechanism::Memory;
-use crate::spec::{Metric, Transport};
-use crate::trial::Trial;
 
 /// Sessions that a mechanism may count beside the load's own: the gate's, answers to errors.
 const OTHERS: u64 = 1000;

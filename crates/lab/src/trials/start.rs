@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use fordway_data::trial::Trial;
+
 use super::now;
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
@@ -10,7 +12,6 @@ use crate::mechanism::Start;
 use crate::probe::gate::own_program;
 use crate::probe::start::Started;
 use crate::process::Output;
-use crate::trial::Trial;
 
 /// Measures from the start of the process to the first translated packet.
 pub(crate) fn start_time(

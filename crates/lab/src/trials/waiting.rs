@@ -1,13 +1,13 @@
 //! What a user waits for: sessions to their first octet, pages to their last.
 
+use fordway_data::spec::{By, Kind, Metric};
 use fordway_data::stats::describe::midmean;
+use fordway_data::trial::Trial;
 use fordway_load::web::session::Timed;
 
 use super::{Measured, Values, now};
 use crate::error::Result;
 use crate::load::sessions::{Wanted, measure as load, serve};
-use crate::spec::{By, Kind, Metric};
-use crate::trial::Trial;
 
 /// Sessions of a hundred that may fail.
 const MAX_FAILED: f64 = 0.01;

@@ -70,7 +70,7 @@ const SIZES: &str = "durations_s = [1]\nflow_octets = 20_000_000\ninterval_s = 0
 /// The file of a built-in experiment with these of its mechanisms and metrics alone, and sizes as small as a test needs:
 /// `sizes` are lines of a profile. Work of others discards no trial.
 pub(crate) fn small(name: &str, arms: &[&str], metrics: &[&str], sizes: &str) -> String {
-    let file = format!("{}/experiments/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let file = format!("{}/../data/experiments/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&file).expect("a built-in experiment");
     let mut whole: Table = toml::from_str(&text).expect("TOML");
     let words =

@@ -291,7 +291,7 @@ fn an_order_that_makes_no_sense_ends_the_tester_with_words() {
     let network = Network::new(false);
     let order = |packet: &str, until: u32, step: u32| {
         format!(
-            r#"{{"packet":"{packet}","first":0,"until":{until},"step":{step},"window":8,"rounds":1,"limit_s":9}}"#
+            r#"{{"packet":"{packet}","first":0,"until":{until},"step":{step},"window":8,"rounds":1,"limit_s":9,"patience_s":0.05}}"#
         )
     };
     for wrong in [

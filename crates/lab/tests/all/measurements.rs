@@ -11,7 +11,7 @@ use crate::common::{Bench, Folder, can_measure, can_run, has, programs, signal, 
 /// Goals that these arms and metrics are enough for, by name.
 fn goals_of(arms: &[&str], metrics: &[&str]) -> BTreeSet<String> {
     let table: toml::Table =
-        toml::from_str(include_str!("../../experiments/goals-table.toml")).expect("TOML");
+        toml::from_str(include_str!("../../../data/experiments/goals-table.toml")).expect("TOML");
     let goals = table["goal"].as_array().expect("goals").clone();
     let is_there = |goal: &toml::Value| {
         let named = |key: &str| goal.get(key).and_then(toml::Value::as_str);

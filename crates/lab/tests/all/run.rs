@@ -399,7 +399,7 @@ fn a_damaged_folder_is_told_with_the_file_and_what_to_do() {
     for command in ["report", "resume"] {
         told(command, &["spec.toml: damaged", "neither continued nor reported", "spec.toml:1:"]);
     }
-    let experiment = include_str!("../../experiments/small-packets.toml");
+    let experiment = include_str!("../../../data/experiments/small-packets.toml");
     let run = "[run]\nprofile = \"quick\"\nseed = 1\nblocks = 1\ndurations_s = [1]\n\
                clocksources = []\noffloads = true\nmechanisms = [\"native-v6\"]\nreplay = \"\"\n\
                [run.skipped]\n[run.versions]\n";

@@ -20,6 +20,6 @@ mod template;
 mod tests;
 mod walk;
 
-pub use run::{Ends, Order, Passed, REST, Tester, patience_s};
+pub use run::{Ends, Order, Passed, REST, Tester};
 pub use template::Packet;
 pub use walk::Walk;

@@ -63,13 +63,7 @@ pub struct Order {
     /// Seconds after which the phase is given up.
     pub limit_s: f64,
     /// When nothing has moved for so many seconds, what is under way is lost.
-    #[serde(default = "patience_s")]
     pub patience_s: f64,
-}
-
-/// The patience of an order that names none.
-pub fn patience_s() -> f64 {
-    0.05
 }
 
 /// What a phase did.

@@ -1,8 +1,8 @@
 //! What is particular to the gateway as a DNS64 server: its configuration, and its own count of questions.
 
+use fordway_data::addresses::NAT64_POOL6;
 use serde_json::Value;
 
-use crate::addresses::NAT64_POOL6;
 use crate::mechanism::dns::{CACHE_MIB, Role};
 
 /// The whole configuration file. All questions come from one client: its rate is not limited.

@@ -1,9 +1,8 @@
 //! Which engine a gateway runs, by its own `status --json`: an arm that measures another engine than
 //! it is named after would be worse than none.
 
+use fordway_data::spec::MechanismSpec;
 use serde_json::Value;
-
-use crate::spec::MechanismSpec;
 
 fn text<'a>(status: &'a Value, key: &str) -> &'a str {
     status.pointer(&format!("/translators/0/{key}")).and_then(Value::as_str).unwrap_or("unknown")
@@ -38,7 +37,7 @@ pub(super) fn words(status: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Experiment;
+    use fordway_data::spec::Experiment;
 
     fn status(engine: &str, attach: &str) -> Value {
         serde_json::json!({"translators": [{

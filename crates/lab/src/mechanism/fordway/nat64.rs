@@ -1,9 +1,8 @@
 //! What is particular to the stateful gateway: its options, which give the tables a size, and what it says
 //! about them.
 
+use fordway_data::addresses::{BOUND_V4, CLIENT_V6, NAT64_POOL6, POOL4_FIRST};
 use serde_json::Value;
-
-use crate::addresses::{BOUND_V4, CLIENT_V6, NAT64_POOL6, POOL4_FIRST};
 
 /// Addresses and ports that sessions may have: see `topology::POOL4`.
 const PORTS: &str = "203.0.113.64/26:1024-65535";
@@ -57,7 +56,7 @@ pub(super) fn capacity(stats: &Value) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addresses::POOL4;
+    use fordway_data::addresses::POOL4;
 
     #[test]
     fn the_tables_have_room_for_the_sessions() {

@@ -1,10 +1,9 @@
 //! What is particular to the gateway as a relay of connections: whole configuration files. What others need that
 //! strangers must not get is opened here: documentation addresses, all ports, all of the lab's clients.
 
+use fordway_data::addresses::{HOST_V6, NAT64_POOL6, SERVER_V4};
+use fordway_data::spec::Kind;
 use serde_json::Value;
-
-use crate::addresses::{HOST_V6, NAT64_POOL6, SERVER_V4};
-use crate::spec::Kind;
 
 /// Networks of the lab's clients.
 const CLIENTS: &str = "2001:db8::/32";

@@ -3,12 +3,13 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
+use fordway_data::addresses::{BOUND_V4, CLAT_V6, HOST_V6, POOL4, TUNNEL_END_V6};
+use fordway_data::files::write_file;
+use fordway_data::spec::MechanismSpec;
+
 use super::{engine, place};
-use crate::addresses::{BOUND_V4, CLAT_V6, HOST_V6, POOL4, TUNNEL_END_V6};
 use crate::error::{LabError, Result};
-use crate::files::write_file;
 use crate::mechanism::{Context, run_dir};
-use crate::spec::MechanismSpec;
 
 /// The client's name.
 const ID: &str = "lab";
@@ -43,7 +44,7 @@ pub(super) fn client(arm: &MechanismSpec, key: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Experiment;
+    use fordway_data::spec::Experiment;
 
     #[test]
     fn client_and_server_meet() {

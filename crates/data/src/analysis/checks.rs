@@ -1,0 +1,130 @@
+//! What a reader must know before believing the numbers.
+
+use super::{Ceiling, Drift, Results, VsBaseline};
+use crate::environment::Environment;
+use crate::spec::Experiment;
+use crate::spec::quantity;
+use crate::stats::multiple::holm;
+use crate::trial::FLAG_OTHER;
+use crate::trial::Trial;
+
+/// Warnings about the run as a whole.
+pub(super) fn warnings(experiment: &Experiment, results: &Results) -> Vec<String> {
+    let mut all = Vec::new();
+    for cell in &results.cells {
+        // Adjusted for all A/A pairs of the run: one in twenty differs by chance alone.
+        let differs = |vs: &&VsBaseline| vs.same && vs.verdict.differs();
+        if let Some(vs) = cell.vs_baseline.as_ref().filter(differs) {
+            all.push(format!(
+                "A/A: the same mechanism measured twice differs in {} ({}): ratio {:.3}. The \
+                 machine was not steady; trust no difference of that size.",
+                quantity(cell.metric, cell.point.as_ref()),
+                cell.condition.label(),
+                vs.ratio
+            ));
+        }
+    }
+    all.extend(drifts(experiment, results));
+    all.extend(uncalibrated(results));
+    all.extend(busy(&results.environment));
+    all
+}
+
+/// Whether the machine was busy with other work when the run began. The load average also remembers work that had ended
+/// by then: it counts only in records that have nothing better.
+fn busy(environment: &Environment) -> Option<String> {
+    let (load, processors) = (environment.load_average, environment.processors);
+    match environment.other_cores {
+        Some(cores) => (cores > FLAG_OTHER).then(|| {
+            format!(
+                "Other programs kept {cores:.1} of {processors} processors busy when the run began: \
+                 they disturbed it."
+            )
+        }),
+        None => (load > 0.5 * processors as f64).then(|| {
+            format!(
+                "The load average was {load:.1} on {processors} processors when the run began: other \
+                 work disturbed it."
+            )
+        }),
+    }
+}
+
+/// Quantities of the sentinel that went up or down over the run by more than the margin.
+fn drifts(experiment: &Experiment, results: &Results) -> Vec<String> {
+    let tested: Vec<(&Drift, f64)> =
+        results.drift.iter().filter_map(|drift| Some((drift, drift.p?))).collect();
+    let adjusted = holm(&tested.iter().map(|t| t.1).collect::<Vec<f64>>());
+    let told = tested.into_iter().zip(adjusted).filter_map(|((drift, _), p)| {
+        let steps = drift.values.len().saturating_sub(1) as f64;
+        let whole = drift.per_block * steps;
+        (p < experiment.alpha && whole.abs() > experiment.margin).then(|| {
+            format!(
+                "Drift: the sentinel's {} moved by {:+.1} % over the run ({:+.1} % per block).",
+                quantity(drift.metric, drift.point.as_ref()),
+                100.0 * whole,
+                100.0 * drift.per_block
+            )
+        })
+    });
+    told.collect()
+}
+
+/// Metrics whose values cannot be held against the generator's ceiling, as it was not found.
+fn uncalibrated(results: &Results) -> Vec<String> {
+    let mut missing: Vec<&str> = results
+        .cells
+        .iter()
+        .filter(|c| c.metric.has_ceiling() && c.n > 0)
+        .filter(|c| {
+            let of = |found: &&Ceiling| {
+                (found.metric, &found.point) == (c.metric, &c.point)
+                    && found.condition == c.condition
+            };
+            results.calibration.iter().find(of).is_none()
+        })
+        .map(|c| c.metric.name())
+        .collect();
+    missing.sort_unstable();
+    missing.dedup();
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "The ceiling of the generator was not found for {}: it may have been the limit, unmarked.",
+        missing.join(", ")
+    )]
+}
+
+/// Says how many trials other programs disturbed, when it is more than a tenth of them.
+pub(super) fn disturbed(trials: &[&Trial]) -> Option<String> {
+    let timed: Vec<&&Trial> = trials.iter().filter(|t| t.cpu.is_some()).collect();
+    let hit = timed
+        .iter()
+        .filter(|t| t.flags.iter().any(|f| f.starts_with(crate::trial::OTHER_WORK)))
+        .count();
+    (hit * 10 > timed.len()).then(|| {
+        format!(
+            "Other programs used the processors during {hit} of {} measurements: intervals are \
+             wide and differences blurred. Run again on a quiet machine.",
+            timed.len()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::environment;
+
+    #[test]
+    fn what_others_did_counts_and_a_load_average_only_without_it() {
+        let of = |load_average, other_cores| {
+            busy(&Environment { load_average, other_cores, processors: 2, ..environment() })
+        };
+        assert_eq!(of(2.1, Some(0.0)), None, "the build that made the lab has ended");
+        assert!(of(0.0, Some(0.8)).is_some_and(|said| said.contains("0.8 of 2 processors")));
+        assert!(of(2.1, None).is_some_and(|said| said.contains("load average was 2.1")));
+        assert_eq!(of(0.9, None), None);
+    }
+}

@@ -1,0 +1,222 @@
+//! The goals of a table, judged by one run.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::analysis::{Ceiling, Results, pairs};
+use crate::error::Result;
+use crate::numbers::nice;
+use crate::spec::goals::{Goal, Measure, Table, Want};
+use crate::spec::{Experiment, Load, RunSpec};
+use crate::stats::bootstrap::bca;
+use crate::stats::describe::median;
+
+/// A goal with what was measured.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct Judged {
+    /// Short name.
+    pub id: String,
+    /// The goal in words.
+    pub text: String,
+    /// The goal as a number: `>= 0.7 x`.
+    pub goal: String,
+    /// Measured.
+    pub measured: Option<f64>,
+    /// 95 % interval of what was measured.
+    pub ci95: Option<[f64; 2]>,
+    /// `x` or `ms`.
+    pub unit: String,
+    /// Whether the estimate reaches the goal; absent when it was not measured.
+    pub met: Option<bool>,
+    /// Whether the goal lies inside the interval, so that chance may decide.
+    pub close: bool,
+    /// The absolute values behind it.
+    pub detail: String,
+}
+
+impl Judged {
+    /// `met`, `missed`, `not measured`.
+    pub fn word(&self) -> &'static str {
+        match self.met {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "not measured",
+        }
+    }
+}
+
+/// Judges the goals under the run's first condition; empty for experiments without goals.
+pub(crate) fn judge(experiment: &Experiment, results: &Results) -> Result<Vec<Judged>> {
+    let Some(name) = &experiment.goals else { return Ok(Vec::new()) };
+    let table = Table::find(name)?;
+    let run = experiment.run()?;
+    Ok(table.goal.iter().map(|goal| judge_one(goal, results, run)).collect())
+}
+
+/// Why a goal has no number.
+fn excuse(goal: &Goal, results: &Results, run: &RunSpec) -> String {
+    let names =
+        || [Some(&goal.mechanism), goal.base.as_ref(), goal.zero.as_ref()].into_iter().flatten();
+    let skipped = names().find_map(|name| Some((name, run.skipped.get(name)?)));
+    let broken = || {
+        let of = |name: &String| results.cells.iter().find(|c| c.mechanism == **name && !c.valid);
+        names().find_map(|name| Some((name, of(name)?.broken.clone()?)))
+    };
+    match (skipped, run.unmeasured.get(goal.metric.name())) {
+        (Some((name, why)), _) => format!("{name} was skipped: {why}"),
+        (None, Some(why)) => format!("not measured: {why}"),
+        (None, None) => broken().map_or_else(
+            || "no valid trial of a mechanism that it needs".into(),
+            |(name, why)| format!("{name} is broken: {why}"),
+        ),
+    }
+}
+
+fn judge_one(goal: &Goal, results: &Results, run: &RunSpec) -> Judged {
+    let measured = measure(goal, results, run.seed);
+    let sign = if goal.want == Want::AtLeast { "≥" } else { "≤" };
+    let (value, ci95, detail) = measured.map_or_else(
+        || (None, None, excuse(goal, results, run)),
+        |(value, ci, detail)| (Some(value), ci, detail),
+    );
+    let reached = |v: f64| match goal.want {
+        Want::AtLeast => v >= goal.value,
+        Want::AtMost => v <= goal.value,
+    };
+    Judged {
+        id: goal.id.clone(),
+        text: goal.text.clone(),
+        goal: format!("{sign} {} {}", goal.value, goal.unit),
+        measured: value,
+        ci95,
+        unit: goal.unit.clone(),
+        met: value.map(reached),
+        close: ci95.is_some_and(|[lo, hi]| reached(lo) != reached(hi)),
+        detail,
+    }
+}
+
+/// Time per packet in a gateway, ns, when sender and receiver alone reach `ceiling`; both rates in
+/// thousands per second, and all three work on one processor.
+fn nanoseconds(rate: f64, ceiling: f64) -> f64 {
+    1e6 / rate - 1e6 / ceiling
+}
+
+type Measured = (f64, Option<[f64; 2]>, String);
+
+fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
+    let condition = results.conditions().first().copied()?.clone();
+    let cell = |name: &str| results.cell(name, goal.metric, &condition).filter(|c| c.valid);
+    let own = cell(&goal.mechanism)?;
+    let unit = goal.metric.unit();
+    let of = |c: &&Ceiling| c.metric == goal.metric && c.condition == condition;
+    let ceiling = results.calibration.iter().find(of).map(|c| c.value);
+    let array = |ci: Option<(f64, f64)>| ci.map(|(lo, hi)| [lo, hi]);
+    match goal.measure {
+        Measure::Value => {
+            let (least, most) = (nice(own.min?), nice(own.max?));
+            let detail = format!("{} deployments, least {least}, most {most} {unit}", own.n);
+            Some((own.median?, own.ci95, detail))
+        }
+        Measure::Ratio | Measure::AddedShare => {
+            let base = cell(goal.base.as_deref()?)?;
+            let off = if goal.measure == Measure::AddedShare { 1.0 } else { 0.0 };
+            let ratios: Vec<f64> = pairs(own, base).iter().map(|(a, b)| a / b - off).collect();
+            if ratios.is_empty() {
+                return None;
+            }
+            let mut detail = format!(
+                "{} against {} {unit} ({}); median of {} pairs",
+                nice(own.median?),
+                nice(base.median?),
+                base.label,
+                ratios.len(),
+            );
+            detail.push_str(match (own.at_least, base.at_least) {
+                (true, _) => "; the generator may have been the limit",
+                (false, true) => "; the generator may have been the base's limit: at most this",
+                (false, false) => "",
+            });
+            let one_processor =
+                matches!(goal.metric.load(), Some(Load::Frames(_) | Load::NewFlows(_)));
+            if let Some(ceiling) = ceiling.filter(|_| one_processor) {
+                let [own, base] = [own.median?, base.median?].map(|v| nanoseconds(v, ceiling));
+                detail
+                    .push_str(&format!("; without the tester {own:.0} against {base:.0} ns each"));
+            }
+            if let Some(native) = goal.zero.as_deref().and_then(cell) {
+                let times: Vec<f64> = pairs(native, base).iter().map(|(a, b)| a / b).collect();
+                detail.push_str(&format!("; {} itself is {:.1} times it", native.label, {
+                    median(&times)
+                }));
+            }
+            Some((median(&ratios), array(bca(&ratios, 0.95, seed, median)), detail))
+        }
+        Measure::AddedRatio => {
+            let (base, zero) = (cell(goal.base.as_deref()?)?, cell(goal.zero.as_deref()?)?);
+            // Blocks in which all three were measured.
+            let natives: BTreeMap<u32, f64> = zero.values.iter().copied().collect();
+            let bases: BTreeMap<u32, f64> = base.values.iter().copied().collect();
+            let added = |(block, value): &(u32, f64)| {
+                let native = natives.get(block)?;
+                Some((value - native, bases.get(block)? - native))
+            };
+            let added: Vec<(f64, f64)> = own.values.iter().filter_map(added).collect();
+            let (own_added, base_added): (Vec<f64>, Vec<f64>) = added.iter().copied().unzip();
+            let ratios: Vec<f64> =
+                added.iter().filter(|(_, b)| *b > 0.0).map(|(a, b)| a / b).collect();
+            if ratios.is_empty() {
+                return None;
+            }
+            let void = match added.len() - ratios.len() {
+                0 => String::new(),
+                n => format!(" ({n} more, in which {} added nothing, are left out)", base.label),
+            };
+            let detail = format!(
+                "{:.3} against {:.3} {unit} ({}), native {:.3}; added {:.3} and {:.3}; median of {} \
+                 blocks{void}",
+                own.median?,
+                base.median?,
+                base.label,
+                zero.median?,
+                median(&own_added),
+                median(&base_added),
+                ratios.len()
+            );
+            Some((median(&ratios), array(bca(&ratios, 0.95, seed, median)), detail))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_testers_own_time_is_taken_off() {
+        // 2 million per second are 500 ns each; 10 million are 100.
+        assert_eq!(nanoseconds(2000.0, 10_000.0), 400.0);
+    }
+
+    #[test]
+    fn the_goals_name_mechanisms_and_metrics_of_the_experiment() {
+        for (name, rows) in [("goals", 27), ("mechanisms-goals", 22)] {
+            let table = Table::find(name).unwrap();
+            let experiment = Experiment::find(name).unwrap();
+            assert_eq!(experiment.goals.as_deref(), Some(name));
+            assert_eq!(table.goal.len(), rows);
+            for goal in table.goal {
+                assert!(experiment.metrics.contains(&goal.metric), "{}", goal.id);
+                let others = [goal.base.as_ref(), goal.zero.as_ref()];
+                for name in others.into_iter().flatten().chain([&goal.mechanism]) {
+                    let arm = experiment.mechanism(name).unwrap();
+                    let own = arm.metrics.is_empty() || arm.metrics.contains(&goal.metric);
+                    assert!(own, "{}: {name} does not measure it", goal.id);
+                }
+                assert_eq!(goal.measure == Measure::Value, goal.base.is_none(), "{}", goal.id);
+            }
+        }
+        assert!(Table::find("no such").is_err());
+    }
+}

@@ -1,0 +1,455 @@
+//! What a run will do, in which order, and how long it takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+
+use crate::spec::{
+    Axis, Experiment, Group, Kind, Load, MechanismSpec, Metric, Point, Profile, RunSpec,
+};
+use crate::trial::{Condition, Shares};
+
+/// Seconds to make a network, start a mechanism, probe it shortly, and take it down.
+const DEPLOY_S: f64 = 0.5;
+/// Seconds around a load: starting tools, reading counters.
+const AROUND_S: f64 = 0.15;
+/// Seconds in which frames settle before they are counted, and their programs come and go.
+const FRAMES_S: f64 = 0.5;
+/// Seconds of the full correctness gate of one mechanism.
+const GATE_S: f64 = 1.2;
+/// Seconds that the matrix waits in vain behind what lets nothing in, or no names and files through.
+const WAITED_S: f64 = 7.0;
+/// Seconds of one measurement of the start time, on its own network.
+const START_S: f64 = 0.4;
+/// New flows per second that a plan counts on, and sessions per second that are opened, asked and
+/// forgotten again.
+const FLOWS_PER_S: f64 = 150_000.0;
+/// See [`FLOWS_PER_S`].
+const HELD_PER_S: f64 = 70_000.0;
+/// Seconds in which a server is made to know names, and its programs come and go.
+const DNS_S: f64 = 0.45;
+/// Seconds of one session, and of one page.
+const SESSION_S: f64 = 0.0006;
+/// See [`SESSION_S`].
+const PAGE_S: f64 = 0.006;
+/// Seconds in which the server of objects, and what fetches them, come and go.
+const FETCH_S: f64 = 0.3;
+/// Seconds of one request by HTTP when there are many.
+const REQUEST_S: f64 = 0.000_025;
+/// Seconds in which captures of first packets come and go, and of one connection.
+const BEGIN_S: f64 = 0.5;
+/// See [`BEGIN_S`].
+const BEGUN_S: f64 = 0.002;
+/// Seconds of one page of study B.
+const AB_S: f64 = 0.001;
+/// Seconds around a flow beside background traffic.
+const BESIDE_S: f64 = 1.6;
+/// Octets per second of a TCP flow that a plan counts on.
+const OCTETS_PER_S: f64 = 250e6;
+/// Seconds in which the tester of flows comes and goes.
+const TESTER_S: f64 = 0.6;
+/// Seconds of reading the machine's environment and drawing the report.
+const FIXED_S: f64 = 3.0;
+
+/// One deployment: a mechanism in a block.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Deployment {
+    /// Factor setting.
+    pub condition: Condition,
+    /// Block, from 1.
+    pub block: u32,
+    /// Place in the block, from 1.
+    pub order: u32,
+    /// Arm.
+    pub mechanism: String,
+}
+
+/// Everything a run will do.
+#[derive(Debug, Clone, Serialize)]
+pub struct Plan {
+    /// Factor settings, in order.
+    pub conditions: Vec<Condition>,
+    /// Blocks of the first condition, then of the next.
+    pub deployments: Vec<Deployment>,
+    /// Trials that will be recorded, without gate and calibration.
+    pub trials: usize,
+    /// Wall time expected.
+    pub seconds: f64,
+}
+
+/// Lays a run out. The same seed gives the same order.
+pub fn lay_out(experiment: &Experiment, run: &RunSpec, own_clocksource: &str) -> Plan {
+    let profile = &experiment.profile[&run.profile];
+    let conditions = conditions(run, profile, own_clocksource);
+    let arms: Vec<&MechanismSpec> =
+        experiment.mechanisms.iter().filter(|m| run.mechanisms.contains(&m.name)).collect();
+    let mut deployments = Vec::new();
+    let mut seconds = FIXED_S + arms.iter().map(|arm| gate_seconds(experiment, arm)).sum::<f64>();
+    let mut trials = 0;
+    for (number, condition) in conditions.iter().enumerate() {
+        seconds += calibration_seconds(experiment, profile, condition.duration_s);
+        for block in 1..=run.blocks {
+            let mut order: Vec<&MechanismSpec> = arms.clone();
+            // Each block draws from its own stream, so that --blocks 10 begins as --blocks 5 does.
+            let stream = (number as u64) << 32 | u64::from(block);
+            let mut rng = ChaCha8Rng::seed_from_u64(run.seed);
+            rng.set_stream(stream);
+            order.shuffle(&mut rng);
+            for (place, arm) in order.iter().enumerate() {
+                let metrics = metrics_of(experiment, &run.unmeasured, arm);
+                seconds += deployment_seconds(profile, &metrics, condition.duration_s);
+                trials += metrics
+                    .iter()
+                    .filter_map(|m| m.load())
+                    .map(|load| points(load, profile).len())
+                    .sum::<usize>();
+                deployments.push(Deployment {
+                    condition: condition.clone(),
+                    block,
+                    order: place as u32 + 1,
+                    mechanism: arm.name.clone(),
+                });
+            }
+        }
+    }
+    Plan { conditions, deployments, trials, seconds }
+}
+
+/// What is measured on a mechanism: what it names itself or everything, without what can't be measured
+/// here; the start time only where one command starts everything.
+pub fn metrics_of(
+    experiment: &Experiment,
+    unmeasured: &BTreeMap<String, String>,
+    arm: &MechanismSpec,
+) -> Vec<Metric> {
+    let starts = arm.implementation == "fordway";
+    let own = |m: &Metric| arm.metrics.is_empty() || arm.metrics.contains(m);
+    let all = experiment.metrics.iter().copied().filter(own);
+    // Sessions and pages are those of a whole network, with its name server.
+    let waits = |m: &Metric| m.group() != Some(Group::Waiting) || arm.resolver.is_some();
+    all.filter(|m| *m != Metric::StartTime || starts)
+        .filter(waits)
+        .filter(|m| !unmeasured.contains_key(m.name()))
+        .collect()
+}
+
+/// Metrics for which the generator's ceiling is found first.
+pub fn calibrated(experiment: &Experiment) -> Vec<Metric> {
+    experiment.metrics.iter().copied().filter(|m| m.has_ceiling()).collect()
+}
+
+/// As many blocks as the profile's time allows for these mechanisms.
+pub fn blocks_for(
+    experiment: &Experiment,
+    profile: &Profile,
+    mechanisms: &[String],
+    unmeasured: &BTreeMap<String, String>,
+    durations: &[u64],
+    conditions: usize,
+) -> u32 {
+    let Some(budget) = profile.budget_s else { return profile.blocks_max };
+    let arms = experiment.mechanisms.iter().filter(|m| mechanisms.contains(&m.name));
+    let per_block: f64 = arms
+        .flat_map(|arm| {
+            let metrics = metrics_of(experiment, unmeasured, arm);
+            durations.iter().map(move |d| deployment_seconds(profile, &metrics, *d))
+        })
+        .sum::<f64>()
+        * conditions.max(1) as f64;
+    let calibration: f64 =
+        durations.iter().map(|d| calibration_seconds(experiment, profile, *d)).sum();
+    let arms = experiment.mechanisms.iter().filter(|m| mechanisms.contains(&m.name));
+    let gates: f64 = arms.map(|arm| gate_seconds(experiment, arm)).sum();
+    let left = budget as f64 - FIXED_S - calibration - gates;
+    let fit = (left / per_block.max(0.1)).floor().max(0.0) as u32;
+    fit.clamp(profile.blocks_min, profile.blocks_max)
+}
+
+/// Wall time of one deployment.
+pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64) -> f64 {
+    // Several metrics come from one load.
+    let loads: BTreeSet<Load> = metrics.iter().filter_map(|m| m.load()).collect();
+    let each = loads.into_iter().map(|load| match load {
+        Load::Flow(_) => flow_seconds(profile, duration_s) + AROUND_S,
+        Load::Ping => f64::from(profile.ping_count) * profile.ping_interval_s + AROUND_S,
+        Load::Probe => profile.probe_s + AROUND_S,
+        Load::Datagrams(_) => profile.packets_s + 2.0 * AROUND_S,
+        Load::Frames(_) => profile.packets_s + FRAMES_S,
+        Load::NewFlows(_) => f64::from(profile.new_flows) / FLOWS_PER_S + TESTER_S,
+        Load::Hold => {
+            let sessions = f64::from(profile.held_sessions) / HELD_PER_S;
+            DEPLOY_S + TESTER_S + sessions + flow_seconds(profile, duration_s) + AROUND_S
+        }
+        Load::Search => search_seconds(profile),
+        Load::Questions(_) | Load::Dnsperf(_) => profile.dns_s + DNS_S,
+        Load::Sessions(_) => f64::from(profile.sessions) * SESSION_S + AROUND_S,
+        Load::Pages(_) => f64::from(profile.pages) * PAGE_S + AROUND_S,
+        Load::Fetch(_) => profile.http_s.ceil() + FETCH_S,
+        Load::Exchange(_) => {
+            let each = |n: &u64| FETCH_S + *n as f64 * f64::from(profile.http_requests) * REQUEST_S;
+            profile.http_connections.iter().map(each).sum()
+        }
+        Load::Ab => {
+            let requests: u64 = profile.ab_requests.iter().sum();
+            let points = profile.ab_connections.len() as f64;
+            points * (requests as f64 * AB_S + profile.ab_requests.len() as f64 * FETCH_S)
+        }
+        Load::Simplex => profile.simplex_rates.len() as f64 * (duration_s as f64 + BESIDE_S),
+        Load::Duplex => profile.duplex_flows.len() as f64 * (duration_s as f64 + BESIDE_S),
+        Load::Initiation => BEGIN_S + f64::from(profile.begun) * BEGUN_S,
+        Load::Start => START_S,
+    });
+    DEPLOY_S + each.sum::<f64>()
+}
+
+/// Wall time of a TCP flow.
+fn flow_seconds(profile: &Profile, duration_s: u64) -> f64 {
+    profile.flow_octets.map_or(duration_s as f64, |octets| octets as f64 / OCTETS_PER_S)
+}
+
+/// Points of a load, in the order in which they are run; `None` for a load that has no settings.
+pub fn points(load: Load, profile: &Profile) -> Vec<Option<Point>> {
+    let axis = match load {
+        Load::Ab => {
+            let requests = (Axis::Requests, profile.ab_requests.clone());
+            let connections = (Axis::Connections, profile.ab_connections.clone());
+            return Point::grid(&[requests, connections]).into_iter().map(Some).collect();
+        }
+        Load::Exchange(_) => (Axis::Connections, profile.http_connections.clone()),
+        Load::Simplex => (Axis::Background, profile.simplex_rates.clone()),
+        Load::Duplex => (Axis::Flows, profile.duplex_flows.clone()),
+        _ => return vec![None],
+    };
+    Point::grid(&[axis]).into_iter().map(Some).collect()
+}
+
+/// Wall time of a search for a rate without loss: a bracket and bisections, then the long trials.
+fn search_seconds(profile: &Profile) -> f64 {
+    let halvings = (0.3 / profile.dns_precision).log2().max(1.0).ceil();
+    DNS_S + profile.dns_search_s * (3.0 + halvings) + 1.5 * profile.dns_trial_s
+}
+
+/// Wall time of the calibration under one condition.
+pub fn calibration_seconds(experiment: &Experiment, profile: &Profile, duration_s: u64) -> f64 {
+    deployment_seconds(profile, &calibrated(experiment), calibration_flow(duration_s))
+}
+
+/// Length of a calibration flow: it only has to find a ceiling.
+pub fn calibration_flow(duration_s: u64) -> u64 {
+    duration_s.min(5)
+}
+
+/// Seconds of the full gate of a mechanism, with the matrix where the experiment asks for it.
+pub fn gate_seconds(experiment: &Experiment, arm: &MechanismSpec) -> f64 {
+    let waits = experiment.matrix && matches!(arm.kind, Kind::Nat64 | Kind::Trt | Kind::Proxy);
+    GATE_S + if waits { WAITED_S } else { 0.0 }
+}
+
+fn conditions(run: &RunSpec, profile: &Profile, own: &str) -> Vec<Condition> {
+    let own = [own.to_owned()];
+    let clocks: &[String] = if run.clocksources.is_empty() { &own } else { &run.clocksources };
+    let mut all = Vec::new();
+    for clock in clocks {
+        for duration in &run.durations_s {
+            all.extend(shares(&run.cached, &run.native).into_iter().map(|shares| Condition {
+                clocksource: clock.clone(),
+                duration_s: *duration,
+                flow_octets: profile.flow_octets,
+                offloads: run.offloads,
+                shares,
+            }));
+        }
+    }
+    all
+}
+
+/// All combinations of the shares of names; where all names are known, it makes no difference which
+/// records they have (RFC 8219 section 9.2).
+pub fn shares(cached: &[u8], native: &[u8]) -> Vec<Option<Shares>> {
+    if cached.is_empty() && native.is_empty() {
+        return vec![None];
+    }
+    let levels = |own: &[u8]| if own.is_empty() { vec![0] } else { own.to_vec() };
+    let mut all = Vec::new();
+    for cached in levels(cached) {
+        for native in levels(native) {
+            all.push(Some(Shares { cached, native }));
+            if cached == 100 {
+                break;
+            }
+        }
+    }
+    all
+}
+
+/// What `n` blocks can and cannot show; said before the run.
+pub fn power_notes(blocks: u32, comparisons: usize, alpha: f64) -> Vec<String> {
+    let mut notes = Vec::new();
+    if blocks < 3 {
+        notes.push(format!(
+            "{blocks} block(s): too few for any verdict; every comparison will be unresolved. \
+             Three is the least, seven or more is better."
+        ));
+        return notes;
+    }
+    // The least two-sided p of the exact signed-rank test is 2 / 2^n.
+    let least = 2.0 / 2f64.powi(blocks.min(60) as i32);
+    let holm = alpha / comparisons.max(1) as f64;
+    if least > alpha {
+        notes.push(format!(
+            "{blocks} blocks: the Wilcoxon signed-rank test cannot go below p = {least:.3}, so \
+             verdicts rest on the paired t test alone."
+        ));
+    } else if least > holm {
+        notes.push(format!(
+            "{blocks} blocks: the Wilcoxon signed-rank test reaches p = {least:.4}, but not \
+             {holm:.4}, which Holm's rule asks of the first of {comparisons} comparisons."
+        ));
+    }
+    if blocks < 6 {
+        notes.push(
+            "Below six blocks a median has no 95 % interval: not even the least and the greatest value \
+             hold it that often."
+                .into(),
+        );
+    }
+    if blocks < 7 {
+        notes.push(
+            "With so few blocks only large differences can be told from noise; small ones will \
+             come out as unresolved."
+                .into(),
+        );
+    }
+    notes
+}
+
+/// Seconds in words.
+pub fn in_words(seconds: f64) -> String {
+    let whole = seconds.round().max(0.0) as u64;
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(seed: u64, blocks: u32) -> (Experiment, RunSpec) {
+        let experiment = Experiment::find("clat-vs-dual-stack").unwrap();
+        let run = RunSpec {
+            profile: "quick".into(),
+            seed,
+            blocks,
+            durations_s: vec![1],
+            clocksources: vec![],
+            offloads: true,
+            cached: vec![],
+            native: vec![],
+            mechanisms: experiment.mechanisms.iter().map(|m| m.name.clone()).collect(),
+            skipped: BTreeMap::new(),
+            unmeasured: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            replay: String::new(),
+            hosts: None,
+        };
+        (experiment, run)
+    }
+
+    #[test]
+    fn every_block_holds_every_mechanism_once() {
+        let (experiment, run) = run(1, 5);
+        let plan = lay_out(&experiment, &run, "tsc");
+        for block in 1..=5 {
+            let names: Vec<&String> = plan
+                .deployments
+                .iter()
+                .filter(|d| d.block == block)
+                .map(|d| &d.mechanism)
+                .collect();
+            assert_eq!(names.len(), experiment.mechanisms.len());
+            assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        }
+    }
+
+    #[test]
+    fn the_seed_decides_the_order_and_more_blocks_keep_the_first_ones() {
+        let (experiment, one) = run(1, 4);
+        let again = lay_out(&experiment, &one, "tsc").deployments;
+        assert_eq!(lay_out(&experiment, &one, "tsc").deployments, again);
+        let (_, two) = run(2, 4);
+        assert_ne!(lay_out(&experiment, &two, "tsc").deployments, again);
+        let (_, longer) = run(1, 8);
+        assert_eq!(lay_out(&experiment, &longer, "tsc").deployments[..again.len()], again);
+    }
+
+    #[test]
+    fn blocks_differ_in_order() {
+        let (experiment, run) = run(3, 6);
+        let plan = lay_out(&experiment, &run, "tsc");
+        let orders: BTreeSet<Vec<String>> = (1..=6)
+            .map(|b| {
+                let of = plan.deployments.iter().filter(|d| d.block == b);
+                of.map(|d| d.mechanism.clone()).collect()
+            })
+            .collect();
+        assert!(orders.len() > 3);
+    }
+
+    #[test]
+    fn the_quick_profile_takes_few_minutes_with_every_mechanism() {
+        let (experiment, mut run) = run(1, 1);
+        for mechanisms in [experiment.mechanisms.len(), 5, 3] {
+            run.mechanisms.truncate(mechanisms);
+            let profile = &experiment.profile["quick"];
+            run.blocks =
+                blocks_for(&experiment, profile, &run.mechanisms, &run.unmeasured, &[1], 1);
+            assert!(run.blocks >= 3);
+            assert!(lay_out(&experiment, &run, "tsc").seconds < 330.0);
+        }
+    }
+
+    #[test]
+    fn an_arm_is_measured_by_its_own_metrics_and_by_what_can_be_measured() {
+        let goals = Experiment::find("goals").unwrap();
+        let none = BTreeMap::new();
+        let of = |name: &str| metrics_of(&goals, &none, goals.mechanism(name).unwrap());
+        let frames = [Metric::FrameRateUp, Metric::FrameRateDown];
+        assert_eq!(of("siit-fordway-xdp"), frames);
+        assert!(of("clat-fordway-uplink").contains(&Metric::StartTime));
+        assert!(!of("native-v6").contains(&Metric::StartTime));
+        let without = frames.map(|m| (m.name().to_owned(), "no".to_owned())).into();
+        let arm = goals.mechanism("siit-fordway-xdp").unwrap();
+        assert!(metrics_of(&goals, &without, arm).is_empty());
+    }
+
+    #[test]
+    fn metrics_of_one_load_take_its_time_once() {
+        let goals = Experiment::find("goals").unwrap();
+        let profile = &goals.profile["quick"];
+        let one = deployment_seconds(profile, &[Metric::TcpThroughputUp], 2);
+        let both = deployment_seconds(profile, &[Metric::TcpThroughputUp, Metric::CpuPerGbitUp], 2);
+        assert_eq!(one, both);
+    }
+
+    #[test]
+    fn the_goals_are_judged_on_seven_pairs_at_least() {
+        let goals = Experiment::find("goals").unwrap();
+        assert!(goals.profile.values().all(|profile| profile.blocks_min >= 7));
+    }
+
+    #[test]
+    fn too_few_blocks_are_told_beforehand() {
+        assert!(power_notes(2, 6, 0.05)[0].contains("too few for any verdict"));
+        assert!(power_notes(4, 6, 0.05)[0].contains("0.125"));
+        let told =
+            |blocks| power_notes(blocks, 6, 0.05).iter().any(|n| n.contains("95 % interval"));
+        assert!(told(5) && !told(6));
+        assert!(power_notes(20, 6, 0.05).is_empty());
+    }
+}

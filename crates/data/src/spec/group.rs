@@ -1,0 +1,280 @@
+//! Loads, and groups of quantities for readers.
+
+/// Direction of a load, as the client sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Way {
+    /// From the client to the server.
+    Up,
+    /// From the server to the client.
+    Down,
+}
+
+impl Way {
+    /// `up` or `down`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// What a flow is carried by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transport {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+}
+
+/// Which names a load of questions is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mixed {
+    /// Names that nobody has asked for before.
+    Fresh,
+    /// Names whose answers the server knows.
+    Known,
+}
+
+/// How a session finds its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum By {
+    /// By a name that nobody has asked for before.
+    FreshName,
+    /// By a name whose answer the name server knows.
+    KnownName,
+    /// By its IPv4 address, or where there is no IPv4, its IPv6 address.
+    Literal,
+}
+
+/// What is fetched by HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fetch {
+    /// Small objects, as many as there can be.
+    Small,
+    /// Large objects.
+    Large,
+    /// One long object, where there is a proxy, through a tunnel (CONNECT).
+    Tunnel,
+}
+
+impl Fetch {
+    /// `small`, `large` or `tunnel`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Large => "large",
+            Self::Tunnel => "tunnel",
+        }
+    }
+}
+
+/// What goes over connections that are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Exchange {
+    /// A small request, a small answer.
+    Small,
+    /// A large request, a small answer.
+    Up,
+    /// A small request, a large answer.
+    Down,
+}
+
+/// One piece of work that yields one or several quantities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Load {
+    /// One TCP flow.
+    Flow(Way),
+    /// ICMP echo, one at a time.
+    Ping,
+    /// Small datagrams at a steady rate, echoed.
+    Probe,
+    /// Small datagrams from a socket, as many as it takes.
+    Datagrams(Way),
+    /// Small frames at a gateway's device, as many as it takes.
+    Frames(Way),
+    /// Flows that nobody has seen before.
+    NewFlows(Transport),
+    /// Questions at a rate without loss, which is searched for.
+    Search,
+    /// Questions, as many as a number of them under way allows.
+    Questions(Mixed),
+    /// The same by `dnsperf`.
+    Dnsperf(Mixed),
+    /// Sessions to their first octet, one after the other.
+    Sessions(By),
+    /// Pages with their objects, one after the other.
+    Pages(By),
+    /// Objects by HTTP.
+    Fetch(Fetch),
+    /// Requests over several connections that are kept, one after the other on each.
+    Exchange(Exchange),
+    /// Pages by `ab`, as study B fetched them.
+    Ab,
+    /// One TCP flow beside background datagrams of the same way, at a rate that rises.
+    Simplex,
+    /// One TCP flow beside background flows of both ways, more and more of them.
+    Duplex,
+    /// New connections, whose first packets are timed at the box in the middle.
+    Initiation,
+    /// Many sessions at once, on a deployment of their own.
+    Hold,
+    /// The start of the translator's process.
+    Start,
+}
+
+/// Quantities that a reader wants side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// TCP and round-trip time: what the study measured.
+    Flow,
+    /// Round-trip time under a steady load.
+    Tail,
+    /// Small packets.
+    Packets,
+    /// New flows and held sessions.
+    Sessions,
+    /// Processor time.
+    Processor,
+    /// What a user waits for: the start of a session, a page.
+    Waiting,
+    /// Objects by HTTP.
+    Web,
+    /// Round trips by HTTP over many connections.
+    Exchanges,
+    /// Pages by `ab`.
+    Ab,
+    /// TCP beside background traffic.
+    Beside,
+    /// First packets of connections.
+    Initiation,
+    /// Answers of a DNS64 server.
+    Dns,
+    /// Start of the translator.
+    Start,
+}
+
+impl Group {
+    /// All groups, in the order of the report.
+    pub const ALL: [Self; 13] = [
+        Self::Flow,
+        Self::Tail,
+        Self::Packets,
+        Self::Beside,
+        Self::Initiation,
+        Self::Waiting,
+        Self::Web,
+        Self::Exchanges,
+        Self::Ab,
+        Self::Sessions,
+        Self::Processor,
+        Self::Dns,
+        Self::Start,
+    ];
+
+    /// Its anchor in the page.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Flow => "flow",
+            Self::Tail => "steady",
+            Self::Packets => "packets",
+            Self::Sessions => "sessions",
+            Self::Processor => "processor",
+            Self::Waiting => "waiting",
+            Self::Web => "http",
+            Self::Initiation => "initiation",
+            Self::Dns => "dns64",
+            Self::Exchanges => "exchanges",
+            Self::Ab => "ab",
+            Self::Beside => "beside",
+            Self::Start => "start",
+        }
+    }
+
+    /// Heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Flow => "Throughput and round trip",
+            Self::Tail => "Round trip under a steady load",
+            Self::Packets => "Small packets",
+            Self::Sessions => "Sessions",
+            Self::Processor => "Processor",
+            Self::Waiting => "Start of a session, and pages",
+            Self::Web => "HTTP",
+            Self::Exchanges => "Round trips by HTTP",
+            Self::Ab => "Pages by ab",
+            Self::Beside => "TCP beside background traffic",
+            Self::Initiation => "Initiation",
+            Self::Dns => "DNS64",
+            Self::Start => "Start",
+        }
+    }
+
+    /// How to read its numbers.
+    pub fn note(self) -> &'static str {
+        match self {
+            Self::Flow => "One TCP flow each way; ICMP echo on an idle path.",
+            Self::Tail => {
+                "Small datagrams at a steady rate, whatever comes back, echoed by the server. Time \
+                 counts from the moment a datagram was due; a lost one counts as later than all \
+                 others. Percentiles of one deployment each."
+            }
+            Self::Packets => {
+                "Packets per second that arrive while as many are sent as the sender can. \
+                 Datagrams: from a socket of the application. Frames: put on the gateway's link by \
+                 the kernel's own generator and dropped on arrival, so that the gateway is most of \
+                 the work."
+            }
+            Self::Sessions => {
+                "Every flow has a source address and port of its own and is counted when it has \
+                 arrived intact, once: a datagram, or a TCP handshake. The sender's processor does \
+                 all the work of the path but that of a gateway's own process. Held: TCP \
+                 connections opened, and after a while data exchanged on every one of them."
+            }
+            Self::Processor => {
+                "Busy time of all processors, sender and receiver included, while the load runs: \
+                 compare with the base, the difference is the mechanism's."
+            }
+            Self::Waiting => {
+                "One after the other, each from the first octet sent. Session: name, connection, first \
+                 octet of the answer. A and AAAA records are asked for at once, by a name that nobody \
+                 has asked for before, or one that the name server knows; or the address is known. \
+                 Page: an HTML page and its objects by HTTP/1.1 over up to six connections, to the last \
+                 octet, by a new name or by address. Means of the middle half of one deployment each."
+            }
+            Self::Dns => {
+                "Questions for AAAA records of names that have none, or as the condition says; an answer \
+                 counts when it is the one right address. Rate without loss: RFC 8219 section 9. \
+                 Answers: closed loop of a hundred questions per thread. Known: answers that the server \
+                 has in its cache."
+            }
+            Self::Web => {
+                "Objects from nginx at the server, by wrk, on connections that are kept: 32 for objects of 1 KiB, 8 for \
+                 objects of 1 MiB; tunnel: one object by curl, where there is a proxy through CONNECT. Client, proxy \
+                 and server share the processors."
+            }
+            Self::Exchanges => {
+                "So many connections at once are kept, and each sends its next request when the answer before is there \
+                 whole; nginx at the server. Small: 64 octets come back. Large up: 16,384 octets of content go with each \
+                 request. Large down: as many come back. Median of all requests of one deployment, from a request's \
+                 first octet to its answer's last."
+            }
+            Self::Ab => {
+                "A page of 173,225 octets from nginx at the server, fetched by ab over kept connections, each of which the \
+                 server closes after a hundred requests (Apache's default). Numbers are those that ab prints."
+            }
+            Self::Beside => {
+                "One TCP flow from the client to the server while UDP datagrams run beside it: from the client alone, \
+                 at a rate that rises (simplex), or from both ends, with more and more flows per host (duplex)."
+            }
+            Self::Initiation => {
+                "New TCP connections one after the other. From the arrival of each one's first packet at the box in the \
+                 middle to the departure of the first packet on its other side, by tcpdump's timestamps at both \
+                 devices; the median of one deployment each. A relay's first packet leaves after its handshake with \
+                 the client, a proxy's after the client's request."
+            }
+            Self::Start => "From the start of the process to the first translated packet.",
+        }
+    }
+}

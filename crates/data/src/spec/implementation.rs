@@ -1,0 +1,43 @@
+//! Names of implementations, and what each can be; the lab has a mechanism for each.
+
+use super::Kind;
+
+/// Names of implementations in an experiment file.
+pub const IMPLEMENTATIONS: &[&str] = &[
+    "apache", "bind", "command", "fordway", "jool", "native", "nftables", "nginx", "squid",
+    "tayga", "tundra", "unbound",
+];
+
+/// Names of those that can be an arm's name server.
+pub const RESOLVERS: &[&str] = &["bind", "fordway", "unbound"];
+
+/// What an implementation can be; `None` when there is none of this name.
+pub fn kinds(implementation: &str) -> Option<Vec<Kind>> {
+    use Kind::{Clat, Dns64, Dstm, Nat44, Nat64, Native, Proxy, ReverseProxy, Softwire, Xlat464};
+    // A command's process stands in one box: what has two ends cannot be one.
+    let in_two_boxes = |kind: &Kind| matches!(kind, Native | Softwire | Dstm | Xlat464);
+    Some(match implementation {
+        "fordway" => Kind::ALL.into_iter().filter(|kind| *kind != Native).collect(),
+        "command" => Kind::ALL.into_iter().filter(|kind| !in_two_boxes(kind)).collect(),
+        "native" => vec![Native],
+        "nftables" => vec![Nat44],
+        "tayga" => vec![Clat, Nat64, Xlat464],
+        "tundra" => vec![Clat],
+        "jool" => vec![Clat, Nat64],
+        "unbound" | "bind" => vec![Dns64],
+        "nginx" => vec![ReverseProxy],
+        "apache" => vec![Proxy, ReverseProxy],
+        "squid" => vec![Proxy],
+        _ => return None,
+    })
+}
+
+/// Hops of a CLAT by an implementation; `None`: either number.
+pub(crate) fn clat_hops(implementation: &str) -> Option<u8> {
+    match implementation {
+        "command" => None,
+        // Its application has a box of its own.
+        "jool" => Some(2),
+        _ => Some(1),
+    }
+}

@@ -1,0 +1,209 @@
+//! The size of a run, and what it is where a file does not say.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The size of a run.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// One line for `list`.
+    pub about: String,
+    /// Lengths of a TCP flow; more than one is a factor.
+    #[schemars(length(min = 1), inner(range(min = 1, max = 3600)))]
+    pub durations_s: Vec<u64>,
+    /// Octets after which a TCP flow ends, in place of its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1_000_000))]
+    pub flow_octets: Option<u64>,
+    /// Spacing of the throughput series.
+    #[schemars(range(min = 0.001, max = 60.0))]
+    pub interval_s: f64,
+    /// Echo requests per deployment.
+    #[schemars(range(min = 1))]
+    pub ping_count: u32,
+    /// Spacing of the echo requests.
+    #[schemars(range(min = 0.001, max = 60.0))]
+    pub ping_interval_s: f64,
+    /// Seconds of datagrams at a steady rate.
+    #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 3600.0))]
+    pub probe_s: f64,
+    /// Datagrams per second of that rate.
+    #[serde(default = "probe_rate")]
+    #[schemars(range(min = 1))]
+    pub probe_rate: u32,
+    /// Seconds of small packets at the greatest rate.
+    #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 3600.0))]
+    pub packets_s: f64,
+    /// New flows of one measurement.
+    #[serde(default = "new_flows")]
+    #[schemars(range(min = 1))]
+    pub new_flows: u32,
+    /// Seconds in which nothing moves before new flows and sessions under way count as lost.
+    #[serde(default = "flow_patience_s")]
+    #[schemars(range(min = 0.001, max = 60.0))]
+    pub flow_patience_s: f64,
+    /// Sessions to hold.
+    #[serde(default = "held_sessions")]
+    #[schemars(range(min = 1))]
+    pub held_sessions: u32,
+    /// Seconds of a trial of questions that has to pass without loss.
+    #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 3600.0))]
+    pub dns_trial_s: f64,
+    /// Seconds of the shorter trials that lead there.
+    #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 3600.0))]
+    pub dns_search_s: f64,
+    /// The search ends when its bounds are this close: 0.01 is 1 %.
+    #[serde(default = "dns_precision")]
+    #[schemars(range(min = 0.0001, max = 0.3))]
+    pub dns_precision: f64,
+    /// Seconds after which an answer comes too late; without it a fifteenth of the trial, from 0.04 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.001, max = 60.0))]
+    pub dns_limit_s: Option<f64>,
+    /// Questions per second above which the search does not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub dns_rate_max: Option<u32>,
+    /// Seconds of questions at the greatest rate.
+    #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 3600.0))]
+    pub dns_s: f64,
+    /// Names whose answers a server is made to know.
+    #[serde(default = "dns_known")]
+    #[schemars(range(min = 1))]
+    pub dns_known: u32,
+    /// Sessions of one measurement.
+    #[serde(default = "sessions")]
+    #[schemars(range(min = 1))]
+    pub sessions: u32,
+    /// Pages of one measurement.
+    #[serde(default = "pages")]
+    #[schemars(range(min = 1))]
+    pub pages: u32,
+    /// Seconds of objects by HTTP.
+    #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 3600.0))]
+    pub http_s: f64,
+    /// Simultaneous connections at which round trips by HTTP are timed.
+    #[serde(default = "http_connections")]
+    #[schemars(length(min = 1), inner(range(min = 1, max = 10000)))]
+    pub http_connections: Vec<u64>,
+    /// Requests of each of these connections, one after the other.
+    #[serde(default = "http_requests")]
+    #[schemars(range(min = 1))]
+    pub http_requests: u32,
+    /// Requests of one `ab`.
+    #[serde(default = "ab_requests")]
+    #[schemars(length(min = 1), inner(range(min = 1)))]
+    pub ab_requests: Vec<u64>,
+    /// Its simultaneous connections.
+    #[serde(default = "ab_connections")]
+    #[schemars(length(min = 1), inner(range(min = 1)))]
+    pub ab_connections: Vec<u64>,
+    /// Background packets per second, one way, beside a TCP flow.
+    #[serde(default = "simplex_rates")]
+    #[schemars(length(min = 1), inner(range(max = 1_000_000)))]
+    pub simplex_rates: Vec<u64>,
+    /// Background flows per host, both ways, beside a TCP flow.
+    #[serde(default = "duplex_flows")]
+    #[schemars(length(min = 1), inner(range(min = 1, max = 10000)))]
+    pub duplex_flows: Vec<u64>,
+    /// Datagrams per second of each of these flows.
+    #[serde(default = "flow_rate")]
+    #[schemars(range(min = 1))]
+    pub flow_rate: u32,
+    /// Octets of payload of a background datagram.
+    #[serde(default = "background_octets")]
+    #[schemars(range(min = 1, max = 1400))]
+    pub background_octets: u32,
+    /// Connections whose first packets are timed.
+    #[serde(default = "begun")]
+    #[schemars(range(min = 1))]
+    pub begun: u32,
+    /// Fewest blocks.
+    #[schemars(range(min = 1))]
+    pub blocks_min: u32,
+    /// Most blocks.
+    #[schemars(range(min = 1))]
+    pub blocks_max: u32,
+    /// Wall time that the blocks should fill, when `blocks_min` and `blocks_max` differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_s: Option<u64>,
+}
+
+fn one_second() -> f64 {
+    1.0
+}
+
+fn probe_rate() -> u32 {
+    10_000
+}
+
+fn flow_patience_s() -> f64 {
+    0.05
+}
+
+fn dns_precision() -> f64 {
+    0.01
+}
+
+fn dns_known() -> u32 {
+    2000
+}
+
+fn sessions() -> u32 {
+    200
+}
+
+fn pages() -> u32 {
+    30
+}
+
+fn http_connections() -> Vec<u64> {
+    vec![1, 10, 100]
+}
+
+fn http_requests() -> u32 {
+    1000
+}
+
+fn ab_requests() -> Vec<u64> {
+    vec![1000, 2000, 3000]
+}
+
+fn ab_connections() -> Vec<u64> {
+    vec![10, 100, 200, 300]
+}
+
+fn simplex_rates() -> Vec<u64> {
+    (0..=6).map(|thousand| thousand * 1000).collect()
+}
+
+fn duplex_flows() -> Vec<u64> {
+    (1..=10).map(|ten| ten * 10).collect()
+}
+
+fn flow_rate() -> u32 {
+    100
+}
+
+fn background_octets() -> u32 {
+    512
+}
+
+fn begun() -> u32 {
+    100
+}
+
+fn new_flows() -> u32 {
+    262_144
+}
+
+fn held_sessions() -> u32 {
+    1_000_000
+}
