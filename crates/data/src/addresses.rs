@@ -59,6 +59,8 @@ pub const TUNNEL_END_V6: &str = "2001:db8:46::1";
 pub const PROXY_PORT: u16 = 3128;
 /// TCP port of a site.
 pub const SITE_PORT: u16 = 80;
+/// UDP port of the probes' echo.
+pub const ECHO_PORT: u16 = 5302;
 /// Sources of the flow tester on an IPv6 link, all behind the client: 2001:db8:f00:N::1.
 pub const FLOWS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf00, 0, 0, 0, 0, 1);
 /// Sources of the flow tester on an IPv4 link: 198.18.N.N.

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_data::files::write_file;
+use fordway_data::trial::CpuUse;
 
 use crate::error::{LabError, Result};
 use crate::host::cpu::Meter;
-use crate::hosts::{Counting, Pair};
-use crate::mechanism::Deployed;
 use crate::process::{self, Dialogue, Finished, Output, Running};
 use crate::state;
 
@@ -53,9 +52,10 @@ pub(crate) trait Backend {
         Keeper::new(|place| drop(state::remove_namespace(&place.0)))
     }
 
-    /// Begins to count processor time, of the machine that mechanisms run on and of this one.
-    fn count(&self, deployed: &Deployed) -> Result<Counting> {
-        Ok(Counting::Here(Meter::start(&deployed.pids())))
+    /// Begins to count processor time on the machine that mechanisms run on: of it, and of these processes of this
+    /// machine, or what has these handles on another.
+    fn count(&self, pids: &[u32], _handles: &[u64]) -> Result<Counting> {
+        Ok(Counting::here(pids))
     }
 
     /// The most that a load may put on the wire.
@@ -71,6 +71,27 @@ pub(crate) struct Cap {
     pub(crate) gbit_s: f64,
     /// Small datagrams per second.
     pub(crate) packets_s: u64,
+}
+
+/// Processor use between two moments.
+pub(crate) struct Counting(Box<dyn FnOnce() -> Result<CpuUse>>);
+
+impl Counting {
+    /// Begun: this function ends it.
+    pub(crate) fn new(stop: impl FnOnce() -> Result<CpuUse> + 'static) -> Self {
+        Self(Box::new(stop))
+    }
+
+    /// On this machine, and of these processes.
+    pub(crate) fn here(pids: &[u32]) -> Self {
+        let meter = Meter::start(pids);
+        Self::new(|| Ok(meter.stop()))
+    }
+
+    /// Ends.
+    pub(crate) fn stop(self) -> Result<CpuUse> {
+        (self.0)()
+    }
 }
 
 /// Removes places. It outlives no back end that it came from.
@@ -180,73 +201,5 @@ impl Backend for Netns {
         let path = self.dir.join(name);
         write_file(&path, content)?;
         Ok(path)
-    }
-}
-
-/// Where a run takes place: on this machine alone, or on two hosts.
-#[derive(Debug)]
-pub(crate) enum Ends {
-    /// This machine.
-    One(Netns),
-    /// Two hosts joined by a wire.
-    Two(Arc<Pair>),
-}
-
-impl Ends {
-    /// The two hosts, when it is two.
-    pub(crate) fn pair(&self) -> Option<&Arc<Pair>> {
-        match self {
-            Self::One(_) => None,
-            Self::Two(pair) => Some(pair),
-        }
-    }
-
-    fn own(&self) -> &dyn Backend {
-        match self {
-            Self::One(netns) => netns,
-            Self::Two(pair) => pair.as_ref(),
-        }
-    }
-}
-
-impl Backend for Ends {
-    fn run(&self, place: Option<&Place>, argv: &[String], output: Output<'_>) -> Result<Running> {
-        self.own().run(place, argv, output)
-    }
-
-    fn talk(&self, place: &Place, argv: &[String], patience: Duration) -> Result<Dialogue> {
-        self.own().talk(place, argv, patience)
-    }
-
-    fn inside(&self, place: &Place, argv: &[String]) -> Vec<String> {
-        self.own().inside(place, argv)
-    }
-
-    fn namespace(&self, place: &Place) -> PathBuf {
-        self.own().namespace(place)
-    }
-
-    fn deploy(&self, name: &str, content: &[u8]) -> Result<PathBuf> {
-        self.own().deploy(name, content)
-    }
-
-    fn outside(&self, place: &Place, argv: &[String], output: Output<'_>) -> Result<Running> {
-        self.own().outside(place, argv, output)
-    }
-
-    fn wire(&self, place: &Place) -> Option<&str> {
-        self.own().wire(place)
-    }
-
-    fn keeper(&self) -> Keeper {
-        self.own().keeper()
-    }
-
-    fn count(&self, deployed: &Deployed) -> Result<Counting> {
-        self.own().count(deployed)
-    }
-
-    fn cap(&self) -> Option<Cap> {
-        self.own().cap()
     }
 }

@@ -4,22 +4,24 @@
 //! |---|---|
 //! | `ssh` | a connection by OpenSSH, and commands over it |
 //! | `deploy` | the lab's own programs on the other host |
-//! | `orders`, `agent` | what the lab's end on the other host is asked, and that end itself |
-//! | `far` | this end of it |
-//! | `pair` | both hosts of a run, as its back end |
+//! | `orders` | what the lab's end on the other host is asked |
+//! | `far`, `there` | this end of it, and of a mechanism there |
+//! | `pair`, `ends` | both hosts of a run, as its back end |
 //! | `record` | what the hosts were like |
 //! | `check` | `doctor` for hosts |
 
-pub(crate) mod agent;
 pub(crate) mod check;
 mod deploy;
+mod ends;
 mod far;
 pub(crate) mod orders;
 mod pair;
 pub(crate) mod record;
 mod ssh;
+mod there;
 
-pub(crate) use far::{Counting, Far, Held};
+pub(crate) use ends::Ends;
+pub(crate) use far::{Far, Held};
 pub(crate) use pair::Pair;
 
 /// What marks a machine as one that the lab may load and change.
@@ -30,6 +32,6 @@ pub(crate) fn mark_words() -> String {
     format!(
         "Marked on {} as a lab host: fordway-lab may load this machine to its limits.\n\
          Remove this file to forbid it.\n",
-        crate::trials::now()
+        crate::host::now()
     )
 }

@@ -9,7 +9,8 @@
 //! | `cli`, `commands` | the command line |
 //! | `backend`, `topology`, `mechanism` | where things run, the network, what is put on it |
 //! | `probe`, `load`, `host` | correctness, traffic, the machine |
-//! | `hosts` | two machines over SSH, and the lab's end on each |
+//! | `hosts`, `agent` | two machines over SSH, and the lab's end on the other one |
+//! | `environment` | what a run's numbers depend on |
 //! | `runner`, `trials`, `state` | the run, what it measures, its clean-up |
 //! | `monitor` | recordings of a gateway at work |
 //! | `process`, `progress`, `pdf` | programs, the remaining time, pages as PDF |
@@ -25,9 +26,11 @@ macro_rules! note {
 }
 pub(crate) use note;
 
+mod agent;
 mod backend;
 mod cli;
 mod commands;
+mod environment;
 mod error;
 mod host;
 mod hosts;

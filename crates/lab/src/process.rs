@@ -312,6 +312,12 @@ pub(crate) fn find_program(name: &str) -> Option<std::path::PathBuf> {
         .find(|file| file.is_file())
 }
 
+/// This program, to run again inside a namespace.
+pub(crate) fn own_program() -> Result<String> {
+    let path = std::env::current_exe().map_err(LabError::file("/proc/self/exe"))?;
+    Ok(path.display().to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

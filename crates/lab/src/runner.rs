@@ -17,11 +17,11 @@ use fordway_data::spec::{Experiment, Kind, Load, MechanismSpec, Metric, Profile,
 use fordway_data::trial::Check;
 use fordway_data::trial::{CALIBRATION, Condition, Ledger, Trial, hash};
 
-use crate::backend::{Ends, Netns};
+use crate::backend::Netns;
 use crate::error::{LabError, Result};
 use crate::host::{clocksource, conntrack};
-use crate::hosts::{Pair, agent};
-use crate::mechanism::Mechanism;
+use crate::hosts::{Ends, Pair};
+use crate::mechanism::{self, Mechanism};
 use crate::probe::{gate, matrix};
 use crate::progress::Progress;
 use crate::state::Guard;
@@ -29,7 +29,7 @@ use crate::topology::{Network, Shape};
 use deploy::Live;
 
 pub(crate) use staged::Staged;
-pub(crate) use survey::{Found, survey, unmeasured};
+pub(crate) use survey::{survey, surveyed, unmeasured};
 
 /// Sessions of a deployment that is only probed.
 const FEW_SESSIONS: u32 = 4096;
@@ -412,7 +412,7 @@ impl Runner {
         let fordway = self.fordway.as_deref();
         match self.backend.pair() {
             Some(pair) => pair.mechanism(arm, spec, fordway, self.run.offloads),
-            None => agent::of(arm, spec, fordway),
+            None => mechanism::of_part(arm, spec, fordway),
         }
     }
 }

@@ -4,6 +4,9 @@
 //! namespace names. Whoever comes later and finds the owner dead removes the namespaces and puts back the clock
 //! source and the limits of connection tracking.
 
+mod down;
+mod pins;
+
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -14,8 +17,10 @@ use serde::{Deserialize, Serialize};
 use crate::error::{LabError, Result};
 use crate::host::clocksource;
 use crate::host::conntrack::Limits;
-use crate::mechanism;
 use crate::process::{run_str, signal};
+use down::take_down;
+
+pub(crate) use down::Down;
 
 /// Names the folder of notes; without it, it is [`NOTES`].
 const NOTES_VARIABLE: &str = "FORDWAY_LAB_RUN";
@@ -185,7 +190,7 @@ pub(crate) fn undo(state: &State) -> Vec<String> {
         crate::note!("fordway-lab: cannot put the clock source back to {name}: {error}");
     }
     for folder in run_dirs(&prefix(&state.id)) {
-        mechanism::take_down(&folder);
+        take_down(&folder);
     }
     let mut removed = Vec::new();
     for name in namespaces(&prefix(&state.id)) {
@@ -222,7 +227,7 @@ pub(crate) fn remove_namespace(name: &str) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    mechanism::forget(&Path::new(NETNS_DIR).join(name));
+    pins::forget(&Path::new(NETNS_DIR).join(name));
     run_str(&["ip", "netns", "del", name])?.ok().map(|_| ())
 }
 

@@ -6,6 +6,7 @@ mod exchange;
 mod fetch;
 mod flow;
 mod initiation;
+mod links;
 mod packets;
 mod questions;
 mod round_trip;
@@ -20,13 +21,13 @@ use fordway_data::files::write_file;
 use fordway_data::spec::{Exclusion, Kind, Load, Metric, Point, Profile, Quantity};
 use fordway_data::trial::{CpuUse, FLAG_OTHER, OTHER_WORK, Snapshot, Trial, difference};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Counting};
 use crate::error::Result;
-use crate::host::links::snapshot;
-use crate::hosts::Counting;
+use crate::host::now;
 use crate::load::dns::Authority;
 use crate::mechanism::{Deployed, Mechanism};
 use crate::topology::Network;
+use links::snapshot;
 
 /// A trial with more stolen processor time than this is flagged.
 const FLAG_STEAL: f64 = 0.02;
@@ -69,7 +70,7 @@ impl Measured<'_> {
 
     /// Begins to count processor time where the mechanism runs.
     fn count(&self) -> Result<Counting> {
-        self.backend.count(self.deployed)
+        self.backend.count(&self.deployed.pids(), &self.deployed.handles())
     }
 
     /// What was used since.
@@ -141,13 +142,6 @@ pub(crate) fn run(
 
 pub(crate) use initiation::with_a_lease;
 pub(crate) use start::start_time;
-
-/// The present time (RFC 3339, UTC, whole seconds).
-pub(crate) fn now() -> String {
-    let now = time::OffsetDateTime::now_utc();
-    let now = now.replace_nanosecond(0).unwrap_or(now);
-    now.format(&time::format_description::well_known::Rfc3339).unwrap_or_default()
-}
 
 /// Cores that were busy with neither what the lab has started nor forwarding.
 fn other_cores(trial: &Trial) -> f64 {

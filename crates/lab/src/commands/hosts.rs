@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use fordway_data::spec::{EXAMPLE, Hosts};
 
+use crate::agent;
 use crate::cli::{Far, HostsArgs};
 use crate::error::{EXIT_DONE, Result};
-use crate::hosts::{agent, check};
+use crate::hosts::check;
 
 /// Prints a hosts file, or marks hosts.
 pub(super) fn hosts(args: &HostsArgs) -> Result<u8> {

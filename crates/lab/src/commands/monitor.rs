@@ -8,8 +8,8 @@ use fordway_data::spec::{Experiment, RunSpec};
 
 use super::run::{clean_orphans, default_folder, free};
 use crate::cli::MonitorArgs;
+use crate::environment;
 use crate::error::{EXIT_DONE, LabError, Result};
-use crate::host::environment;
 use crate::mechanism::locate_fordway;
 use crate::monitor::compare::{compare, warnings};
 use crate::monitor::echo::Echo;
@@ -54,7 +54,7 @@ struct Watch {
 fn recording(args: &MonitorArgs, out: &Path) -> Result<()> {
     let mut watch = watch(args, out)?;
     let spec = Spec {
-        started: crate::trials::now(),
+        started: crate::host::now(),
         watched: watch.watched.clone(),
         every_s: args.every.as_secs_f64(),
         for_s: args.length.map(|length| length.as_secs_f64()),

@@ -15,7 +15,7 @@ use crate::host::clocksource;
 use crate::hosts::Pair;
 use crate::hosts::orders::Surveyed;
 use crate::mechanism::locate_fordway;
-use crate::runner::{Found, survey, unmeasured};
+use crate::runner::surveyed;
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -220,11 +220,11 @@ pub(super) fn found(
     rehearse: bool,
     pair: Option<&Pair>,
 ) -> Result<Surveyed> {
-    if let Some(pair) = pair {
-        return pair.survey(experiment, wanted, fordway, rehearse);
+    let here = |wanted: &[String], rehearse| surveyed(experiment, wanted, fordway, rehearse);
+    match pair {
+        Some(pair) => pair.survey(experiment, wanted, rehearse, here),
+        None => here(wanted, rehearse),
     }
-    let Found { versions, skipped } = survey(experiment, wanted, fordway, rehearse)?;
-    Ok(Surveyed { versions, skipped, unmeasured: unmeasured(experiment) })
 }
 
 /// The levels of a factor in their order: one that is named twice is one.

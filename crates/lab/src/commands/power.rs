@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::{PlanArgs, PowerArgs};
+use crate::environment;
 use crate::error::{EXIT_DONE, Result};
-use crate::host::environment;
 
 /// Where runs lie when nothing else was said.
 const RESULTS: &str = "lab-results";

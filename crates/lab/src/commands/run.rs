@@ -200,7 +200,7 @@ fn same_environment(
 ) -> Result<()> {
     let mut now = match pair {
         Some(pair) => pair.environment(experiment, fordway)?,
-        None => crate::host::environment::record(experiment, fordway)?,
+        None => crate::environment::record(experiment, fordway)?,
     };
     now.other_cores = others;
     match artefacts::read_environment(out)? {
@@ -299,6 +299,6 @@ fn agreed(seconds: f64) -> Result<bool> {
 
 /// Where results go that were told no place.
 pub(super) fn default_folder(name: &str) -> PathBuf {
-    let now = crate::trials::now().replace([':', '-'], "").replace('Z', "");
+    let now = crate::host::now().replace([':', '-'], "").replace('Z', "");
     PathBuf::from("lab-results").join(format!("{name}-{now}"))
 }

@@ -5,15 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fordway_data::spec::HostSpec;
-use fordway_data::trial::CpuUse;
 use serde::de::DeserializeOwned;
 
-use super::agent;
 use super::deploy::{Programs, allowed, programs};
-use super::orders::{Answer, Hello, Numbered, Order};
+use super::orders::{Answer, BEAT, Hello, Numbered, Order};
 use super::ssh::Connection;
 use crate::error::{LabError, Result};
-use crate::host::cpu::Meter;
+use crate::mechanism;
 use crate::process::{Dialogue, talk};
 
 /// How long an order may take.
@@ -64,7 +62,7 @@ impl Far {
             connection.lost().unwrap_or_else(|| connection.error(&error.to_string()))
         };
         let dialogue = talk(&connection.argv(&serve), PATIENCE).map_err(failed)?;
-        dialogue.beat(agent::BEAT);
+        dialogue.beat(BEAT);
         let hello = dialogue.first();
         let Hello { folder, cleaned } = serde_json::from_str(&hello)
             .map_err(|e| connection.error(&format!("its end says `{hello}`: {e}")))?;
@@ -181,14 +179,13 @@ pub(crate) struct Held {
     pub(crate) logs: (String, PathBuf),
 }
 
-impl Held {
-    /// Whether one of its processes has ended; a host that does not answer has none.
-    pub(crate) fn gone(&self) -> bool {
+impl mechanism::Held for Held {
+    /// A host that does not answer has none of its processes.
+    fn gone(&self) -> bool {
         self.host.ask(Order::Gone { handle: self.handle }).unwrap_or(true)
     }
 
-    /// Brings its logs to this machine.
-    pub(crate) fn fetch_logs(&self) {
+    fn fetch_logs(&self) {
         let name = self.logs.0.clone();
         let logs: Vec<(String, String)> =
             self.host.ask_anyway(Order::Logs { name }).unwrap_or_default();
@@ -197,31 +194,17 @@ impl Held {
             let _ = std::fs::write(self.logs.1.join(file), text);
         }
     }
+
+    fn handle(&self) -> u64 {
+        self.handle
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         if self.host.there().is_ok() {
             let _ = self.host.ask_anyway::<()>(Order::Stop { handle: self.handle });
-            self.fetch_logs();
-        }
-    }
-}
-
-/// Processor use between two moments, on this machine or on another.
-pub(crate) enum Counting {
-    /// On this one.
-    Here(Meter),
-    /// On that one, under this number.
-    There(Arc<Far>, u64),
-}
-
-impl Counting {
-    /// Ends.
-    pub(crate) fn stop(self) -> Result<CpuUse> {
-        match self {
-            Self::Here(meter) => Ok(meter.stop()),
-            Self::There(host, handle) => host.ask(Order::Counted { handle }),
+            mechanism::Held::fetch_logs(self);
         }
     }
 }

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 
+/// How often the other end shows that it is there.
+pub(crate) const BEAT: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// An order with its number, which its answer bears.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Numbered {

@@ -14,15 +14,14 @@ use fordway_data::spec::{HostSpec, Hosts};
 
 use super::orders::{Order, Surveyed};
 use super::record::nic;
-use super::{Counting, Far, MARK};
-use crate::backend::{Backend, Cap, Keeper, Netns, Place};
+use super::there::There;
+use super::{Far, MARK};
+use crate::backend::{Backend, Cap, Counting, Keeper, Netns, Place};
+use crate::environment;
 use crate::error::{LabError, Result};
 use crate::host::clocksource;
-use crate::host::cpu::Meter;
-use crate::host::environment;
-use crate::mechanism::{Deployed, Mechanism, There};
+use crate::mechanism::{self, Mechanism};
 use crate::process::{self, Dialogue, Output, Running};
-use crate::runner::{Found, survey, unmeasured};
 use crate::state::{self, Guard};
 
 /// What the names of the server's places end with.
@@ -135,7 +134,7 @@ impl Pair {
         fordway: Option<&Path>,
         offloads: bool,
     ) -> Result<Box<dyn Mechanism>> {
-        let own = super::agent::of(arm, spec, fordway)?;
+        let own = mechanism::of_part(arm, spec, fordway)?;
         Ok(match &self.client {
             End::Here => own,
             End::There(host) => {
@@ -144,21 +143,18 @@ impl Pair {
         })
     }
 
-    /// What can run and be measured: mechanisms on the client's host, and what both hosts have.
+    /// What can run and be measured: mechanisms on the client's host, and what both hosts have. `here` looks on this
+    /// machine for what is wanted, and rehearses it or not.
     pub(crate) fn survey(
         &self,
         experiment: &Experiment,
         wanted: &[String],
-        fordway: Option<&Path>,
         rehearse: bool,
+        here: impl Fn(&[String], bool) -> Result<Surveyed>,
     ) -> Result<Surveyed> {
         let ask = |end: &End, wanted: &[String], rehearse: bool| -> Result<Surveyed> {
             match end {
-                End::Here => {
-                    let Found { versions, skipped } =
-                        survey(experiment, wanted, fordway, rehearse)?;
-                    Ok(Surveyed { versions, skipped, unmeasured: unmeasured(experiment) })
-                }
+                End::Here => here(wanted, rehearse),
                 End::There(far) => far.ask(Order::Survey {
                     experiment: Box::new(experiment.clone()),
                     wanted: wanted.to_vec(),
@@ -359,12 +355,13 @@ impl Backend for Pair {
         })
     }
 
-    fn count(&self, deployed: &Deployed) -> Result<Counting> {
+    fn count(&self, pids: &[u32], handles: &[u64]) -> Result<Counting> {
         match &self.client {
-            End::Here => Ok(Counting::Here(Meter::start(&deployed.pids()))),
+            End::Here => Ok(Counting::here(pids)),
             End::There(far) => {
-                let handle = far.ask(Order::Count { handles: deployed.handles() })?;
-                Ok(Counting::There(far.clone(), handle))
+                let handle = far.ask(Order::Count { handles: handles.to_vec() })?;
+                let far = far.clone();
+                Ok(Counting::new(move || far.ask(Order::Counted { handle })))
             }
         }
     }

@@ -12,7 +12,7 @@ use super::read_json;
 use super::sink::Sink;
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::probe::gate::own_program;
+use crate::process::own_program;
 use crate::process::{Output, Running};
 use crate::topology::Network;
 

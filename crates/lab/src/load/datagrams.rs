@@ -12,7 +12,7 @@ use super::sink::Sink;
 use super::{perf, read_json};
 use crate::backend::{Backend, Place};
 use crate::error::Result;
-use crate::probe::gate::own_program;
+use crate::process::own_program;
 use crate::process::{Finished, Output};
 use crate::topology::Network;
 

@@ -14,8 +14,8 @@ use super::read_json;
 use crate::backend::{Backend, Place};
 use crate::error::Result;
 use crate::mechanism::Placement;
-use crate::probe::gate::own_program;
 use crate::process::Dialogue;
+use crate::process::own_program;
 use crate::topology::Network;
 
 /// How long a half may take to come up.

@@ -8,10 +8,10 @@ use fordway_load::echo::Echoes;
 use super::read_json;
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::probe::UDP_PORT;
-use crate::probe::gate::own_program;
+use crate::process::own_program;
 use crate::process::{Finished, Output};
 use crate::topology::Network;
+use fordway_data::addresses::ECHO_PORT;
 
 /// Sends `rate` datagrams per second for `seconds`. The echo must be served already.
 pub(crate) fn measure(
@@ -26,7 +26,7 @@ pub(crate) fn measure(
         "tester",
         "echo",
         "--target",
-        &SocketAddr::new(network.target, UDP_PORT).to_string(),
+        &SocketAddr::new(network.target, ECHO_PORT).to_string(),
         "--rate",
         &rate.to_string(),
         "--count",

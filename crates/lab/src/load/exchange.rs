@@ -11,7 +11,7 @@ use super::fetch::host_of;
 use super::read_json;
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::probe::gate::own_program;
+use crate::process::own_program;
 use crate::process::{Finished, Output};
 use crate::topology::Network;
 

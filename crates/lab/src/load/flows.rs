@@ -11,8 +11,8 @@ use fordway_load::flows::{Order, Packet, Passed, REST};
 use super::frames::mac;
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
-use crate::probe::gate::own_program;
 use crate::process::Dialogue;
+use crate::process::own_program;
 use crate::topology::Network;
 
 /// Source addresses, as a power of two: subscribers of a translator.

@@ -10,7 +10,7 @@ use fordway_load::{SINK_PORT, SMALL};
 use super::read_json;
 use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
-use crate::probe::gate::own_program;
+use crate::process::own_program;
 use crate::process::{Output, Running, last_lines, poll, signal};
 use crate::topology::Network;
 

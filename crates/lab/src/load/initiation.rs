@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
-use crate::probe::gate;
 use crate::process::{Finished, Output, Running, poll};
 use crate::topology::Network;
 
@@ -97,12 +96,13 @@ enum Side {
     Out,
 }
 
-/// Opens so many connections to the server, whose probes must be served, and times their first packets.
+/// Opens so many connections to the server by a command, and times their first packets.
 pub(crate) fn measure(
     backend: &dyn Backend,
     network: &Network,
     first: First,
     count: u32,
+    argv: &[String],
     raw: &Path,
     name: &str,
 ) -> Result<(Finished, Begun)> {
@@ -112,9 +112,8 @@ pub(crate) fn measure(
         .ok_or_else(|| LabError::Usage("there is no box in the middle to be begun at".into()))?;
     let came = Capture::start(backend, host, Side::In, raw, name)?;
     let left = Capture::start(backend, host, Side::Out, raw, name)?;
-    let argv = gate::begin(network, count)?;
     let limit = Duration::from_secs(20 + u64::from(count) / 10);
-    let finished = backend.run(Some(&network.app), &argv, Output::Keep)?.wait(limit)?.ok()?;
+    let finished = backend.run(Some(&network.app), argv, Output::Keep)?.wait(limit)?.ok()?;
     let read = || {
         let mut begun = Begun { came: came.read(first), left: left.read(First::Packet) };
         // An address is asked for in several messages.

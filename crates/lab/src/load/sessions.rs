@@ -10,7 +10,7 @@ use fordway_load::web::session::Timed;
 use super::read_json;
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
-use crate::probe::gate::own_program;
+use crate::process::own_program;
 use crate::process::{Finished, Output, Running, poll};
 
 /// Objects of a page: the order of what pages have, all from one server.

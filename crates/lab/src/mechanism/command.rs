@@ -1,6 +1,6 @@
 //! A user's own mechanism, by the command lines of the experiment file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use fordway_data::spec::{Commands, Kind, filled, fixed};
@@ -11,11 +11,10 @@ use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::host::cpu::processors;
 use crate::process::{self, Output, find_program, run_str};
+use crate::state::Down;
 
 /// How long one of its commands may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What takes it down, kept beside its files until that is done.
-const DOWN: &str = "down.json";
 
 /// The command lines.
 pub(super) struct Command {
@@ -220,42 +219,6 @@ fn wait(fill: &Fill<'_>, place: &Place, ready: &[String], deployed: &mut Deploye
     Err(LabError::NotReady { mechanism, why: format!("{why}{said}") })
 }
 
-/// Commands that take a mechanism down. Dropping it runs them.
-#[derive(Debug)]
-pub(crate) struct Down {
-    folder: PathBuf,
-}
-
-impl Down {
-    /// Notes them where the next run finds them, should this one be killed.
-    fn note(commands: &[Vec<String>], folder: &Path) -> Result<Self> {
-        let text = serde_json::to_vec(commands).unwrap_or_default();
-        fordway_data::files::write_file(&folder.join(DOWN), &text)?;
-        Ok(Self { folder: folder.to_path_buf() })
-    }
-}
-
-impl Drop for Down {
-    fn drop(&mut self) {
-        take_down(&self.folder);
-    }
-}
-
-/// Runs the commands that a mechanism left in its folder, and forgets them. What fails is said; the rest is
-/// tried all the same.
-pub(crate) fn take_down(folder: &Path) {
-    let file = folder.join(DOWN);
-    let Ok(bytes) = std::fs::read(&file) else { return };
-    let commands: Vec<Vec<String>> = serde_json::from_slice(&bytes).unwrap_or_default();
-    for argv in commands {
-        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        if let Err(error) = run_str(&argv).and_then(process::Finished::ok) {
-            crate::note!("fordway-lab: taking a mechanism down: {error}");
-        }
-    }
-    let _ = std::fs::remove_file(file);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,18 +245,5 @@ mod tests {
         let own = Command { commands: Commands { requires, install, ..Commands::default() } };
         let hint = "not installed: no-such-program; see example.org".to_owned();
         assert_eq!(own.availability(Kind::Clat), Availability::Missing { hint });
-    }
-
-    #[test]
-    fn what_was_noted_is_run_once_whoever_does_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let mark = dir.path().join("mark");
-        let append = format!("echo x >> {}", mark.display());
-        let commands =
-            vec![vec!["false".to_owned()], ["sh", "-c", &append].map(str::to_owned).into()];
-        let down = Down::note(&commands, dir.path()).unwrap();
-        take_down(dir.path());
-        drop(down);
-        assert_eq!(std::fs::read_to_string(mark).unwrap(), "x\n");
     }
 }

@@ -10,7 +10,6 @@ mod nftables;
 mod proxies;
 mod softwire;
 mod tayga;
-mod there;
 mod tundra;
 mod unbound;
 mod xlat464;
@@ -23,14 +22,12 @@ use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
-use crate::hosts::Held;
 use crate::process::{Running, find_program, run_str};
+use crate::state::Down;
 use crate::topology::Network;
 
-pub(crate) use command::{Down, take_down};
 pub(crate) use dns::{Placement, as_resolver};
-pub(crate) use fordway::{forget, locate as locate_fordway};
-pub(crate) use there::There;
+pub(crate) use fordway::locate as locate_fordway;
 
 /// Whether a mechanism can run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,13 +77,25 @@ pub(crate) struct Context<'a> {
     pub(crate) sessions: u32,
 }
 
+/// A mechanism on another host. Dropping it ends it.
+pub(crate) trait Held: std::fmt::Debug {
+    /// Whether one of its processes has ended.
+    fn gone(&self) -> bool;
+
+    /// Brings its logs to this machine.
+    fn fetch_logs(&self);
+
+    /// Its number there.
+    fn handle(&self) -> u64;
+}
+
 /// A mechanism in place. Dropping it ends its process.
 #[derive(Debug, Default)]
 pub(crate) struct Deployed {
     /// Its process, when it has one on this machine.
     pub(crate) daemon: Option<Running>,
     /// Itself, when it is on another.
-    pub(crate) far: Option<Held>,
+    pub(crate) far: Option<Box<dyn Held>>,
     /// Its configuration, in the mechanism's own form.
     pub(crate) config: String,
     /// Its command line.
@@ -107,7 +116,7 @@ impl Deployed {
     /// Whether one of its processes has ended.
     pub(crate) fn gone(&mut self) -> bool {
         self.daemon.as_mut().is_some_and(|daemon| !daemon.alive())
-            || self.far.as_ref().is_some_and(Held::gone)
+            || self.far.as_ref().is_some_and(|held| held.gone())
             || self.parts.iter_mut().any(Self::gone)
     }
 
@@ -121,7 +130,7 @@ impl Deployed {
     /// What it is called on another host.
     pub(crate) fn handles(&self) -> Vec<u64> {
         let parts = self.parts.iter().flat_map(Self::handles);
-        self.far.iter().map(|held| held.handle).chain(parts).collect()
+        self.far.iter().map(|held| held.handle()).chain(parts).collect()
     }
 
     /// Its processes on this machine.
@@ -262,6 +271,18 @@ pub(crate) fn of_arm(arm: &MechanismSpec, fordway: Option<&Path>) -> Result<Box<
         return Ok(Box::new(softwire::Softwire::new(fordway)));
     }
     of(&arm.implementation, fordway)
+}
+
+/// The implementation of a part of an arm: the arm itself, or the name server beside it.
+pub(crate) fn of_part(
+    arm: &MechanismSpec,
+    spec: &MechanismSpec,
+    fordway: Option<&Path>,
+) -> Result<Box<dyn Mechanism>> {
+    if spec.kind == Kind::Dns64 && arm.kind != Kind::Dns64 {
+        return of(&spec.implementation, fordway);
+    }
+    of_arm(spec, fordway)
 }
 
 /// The implementation of this name. `fordway` is the gateway's program, when it was found.

@@ -55,7 +55,7 @@ pub(crate) fn record(
             return Ok(Ended { samples, stopped: true });
         }
         show(&bar, at_s, length, &values);
-        writer.append(&Sample { at_s, time: crate::trials::now(), values, missing })?;
+        writer.append(&Sample { at_s, time: crate::host::now(), values, missing })?;
         samples += 1;
         let passed = began.elapsed().as_secs_f64() / every.as_secs_f64();
         turn = (turn + 1).max(passed.ceil() as u32);

@@ -11,7 +11,8 @@ use fordway_load::web::resolve::resolve;
 use sha2::{Digest, Sha256};
 
 use super::dial::{SILENCE, Way, words};
-use super::{CLOSED_PORT, UDP_PORT, http, payload};
+use super::{CLOSED_PORT, http, payload};
+use fordway_data::addresses::ECHO_PORT;
 
 /// The IPv4 header and the UDP header leave this much of 65,535 octets.
 const MAX_UDP: usize = 65_507;
@@ -126,7 +127,7 @@ fn exchange(way: Way, host: &str, name: &str, length: usize) -> Result<(), Strin
 }
 
 fn udp(target: IpAddr, sizes: &[usize]) -> Result<String, String> {
-    let socket = connect(target, UDP_PORT).map_err(|e| words(&e))?;
+    let socket = connect(target, ECHO_PORT).map_err(|e| words(&e))?;
     let mut buffer = vec![0; 65_536];
     for &size in sizes {
         let sent = payload(size as u64, size.min(MAX_UDP));

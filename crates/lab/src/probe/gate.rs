@@ -11,6 +11,7 @@ use fordway_data::trial::Check;
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::load::ping::{Single, single};
+use crate::process::own_program;
 use crate::process::{Finished, Output, Running, poll};
 use crate::topology::Network;
 
@@ -44,12 +45,6 @@ pub(super) fn listen(
         });
     }
     Ok(server)
-}
-
-/// This program, to run again inside a namespace.
-pub(crate) fn own_program() -> Result<String> {
-    let path = std::env::current_exe().map_err(LabError::file("/proc/self/exe"))?;
-    Ok(path.display().to_string())
 }
 
 /// The probes of a name server in the box in the middle; `few`: those that every measured deployment must

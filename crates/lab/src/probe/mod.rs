@@ -15,8 +15,6 @@ pub(crate) mod start;
 
 /// TCP port of the payload check.
 pub(crate) const TCP_PORT: u16 = 5301;
-/// UDP port of the echo.
-pub(crate) const UDP_PORT: u16 = 5302;
 /// UDP port on which nobody listens.
 pub(crate) const CLOSED_PORT: u16 = 5399;
 

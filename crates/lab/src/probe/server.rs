@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::{TCP_PORT, UDP_PORT, payload};
+use super::{TCP_PORT, payload};
+use fordway_data::addresses::ECHO_PORT;
 
 /// Largest transfer that a client may ask for.
 const MAX_TRANSFER: u64 = 64 << 20;
@@ -19,7 +20,7 @@ pub(crate) fn serve(own: &[IpAddr]) -> std::io::Result<()> {
     // Bound to the IPv6 wildcard, a socket takes IPv4 as well (RFC 4291 section 2.5.5.2).
     let tcp = TcpListener::bind(("::", TCP_PORT))?;
     for address in own {
-        let udp = UdpSocket::bind((*address, UDP_PORT))?;
+        let udp = UdpSocket::bind((*address, ECHO_PORT))?;
         fordway_load::widen(&udp);
         std::thread::spawn(move || echo(&udp));
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::UDP_PORT;
+use fordway_data::addresses::ECHO_PORT;
 
 /// A start that worked.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub(crate) fn measure(
     let mut buffer = [0; 64];
     let outcome = loop {
         // Before the route exists the kernel refuses to send; that is what is waited for.
-        let _ = socket.send_to(b"first", (target, UDP_PORT));
+        let _ = socket.send_to(b"first", (target, ECHO_PORT));
         if socket.recv_from(&mut buffer).is_ok() {
             let ms = started.elapsed().as_secs_f64() * 1e3;
             break Ok(Started { ms, status: ask.and_then(|at| status(program, at)) });

@@ -92,7 +92,7 @@ impl Runner {
             mechanism: d.mechanism.clone(),
             implementation: implementation.to_owned(),
             version: self.version(&d.mechanism).to_owned(),
-            started: trials::now(),
+            started: crate::host::now(),
             ..Trial::blank(metric)
         }
     }

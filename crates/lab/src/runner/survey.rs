@@ -8,6 +8,7 @@ use fordway_load::frames;
 
 use super::Runner;
 use crate::error::Result;
+use crate::hosts::orders::Surveyed;
 use crate::load::perf;
 use crate::mechanism;
 use crate::process::find_program;
@@ -48,6 +49,17 @@ pub(crate) fn survey(
         }
     }
     Ok(found)
+}
+
+/// The same with what can't be measured.
+pub(crate) fn surveyed(
+    experiment: &Experiment,
+    wanted: &[String],
+    fordway: Option<&Path>,
+    rehearse: bool,
+) -> Result<Surveyed> {
+    let Found { versions, skipped } = survey(experiment, wanted, fordway, rehearse)?;
+    Ok(Surveyed { versions, skipped, unmeasured: unmeasured(experiment) })
 }
 
 /// The version of an arm with all that belongs to it, or what is missing.

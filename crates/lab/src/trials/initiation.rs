@@ -41,7 +41,9 @@ fn timed(
     let _server = gate::serve(at.backend, at.network, &log)?;
     trial.started = now();
     let before = super::Before::read(at)?;
-    let (finished, begun) = load::measure(at.backend, at.network, first, count, at.raw, at.name)?;
+    let argv = gate::begin(at.network, count)?;
+    let (finished, begun) =
+        load::measure(at.backend, at.network, first, count, &argv, at.raw, at.name)?;
     before.finish(at, trial)?;
     at.keep("begin.json", &finished.stdout)?;
     trial.exit_status = Some(finished.code());

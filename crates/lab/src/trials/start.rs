@@ -9,9 +9,9 @@ use super::now;
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::mechanism::Start;
-use crate::probe::gate::own_program;
 use crate::probe::start::Started;
 use crate::process::Output;
+use crate::process::own_program;
 
 /// Measures from the start of the process to the first translated packet.
 pub(crate) fn start_time(

@@ -9,24 +9,21 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use fordway_data::spec::{Kind, MechanismSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::orders::{Answer, Deploy, Hello, Numbered, Order, Placed, Refusal, Surveyed};
-use super::{MARK, record};
 use crate::backend::{Backend, Netns, Place};
+use crate::environment;
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
+use crate::host::clocksource;
 use crate::host::cpu::Meter;
-use crate::host::{clocksource, environment};
+use crate::hosts::orders::{Answer, BEAT, Deploy, Hello, Numbered, Order, Placed, Refusal};
+use crate::hosts::{MARK, record};
 use crate::mechanism::{self, Context, Deployed, Mechanism};
 use crate::process::{self, INTERRUPTED, Output};
-use crate::runner::{Found, survey, unmeasured};
+use crate::runner::surveyed;
 use crate::state::{self, Guard};
 use crate::topology::{Network, Shape};
-
-/// How often the other end shows that it is there.
-pub(super) const BEAT: Duration = Duration::from_secs(2);
 
 /// A mechanism of the run.
 struct Slot {
@@ -135,9 +132,7 @@ impl Agent {
     fn done(&mut self, order: Order) -> Result<Value> {
         match order {
             Order::Survey { experiment, wanted, rehearse } => {
-                let Found { versions, skipped } =
-                    survey(&experiment, &wanted, self.fordway.as_deref(), rehearse)?;
-                value(Surveyed { versions, skipped, unmeasured: unmeasured(&experiment) })
+                value(surveyed(&experiment, &wanted, self.fordway.as_deref(), rehearse)?)
             }
             Order::Environment { experiment } => {
                 value(environment::record(&experiment, self.fordway.as_deref())?)
@@ -201,7 +196,7 @@ impl Agent {
     fn deploy(&mut self, wanted: &Deploy) -> Result<Placed> {
         let Deploy { prefix, offloads, arm, spec, name, sessions } = wanted;
         let network = Network::described(prefix, Shape::of(arm, *offloads), Some(arm))?;
-        let mechanism = of(arm, spec, self.fordway.as_deref())?;
+        let mechanism = mechanism::of_part(arm, spec, self.fordway.as_deref())?;
         let logs = self.backend.dir.clone();
         let deployed = mechanism.deploy(Context {
             backend: &self.backend,
@@ -233,18 +228,6 @@ impl Agent {
 
 fn unknown(handle: u64) -> LabError {
     LabError::Usage(format!("nothing is called {handle} here"))
-}
-
-/// The implementation of a part of an arm: the arm itself, or the name server beside it.
-pub(crate) fn of(
-    arm: &MechanismSpec,
-    spec: &MechanismSpec,
-    fordway: Option<&Path>,
-) -> Result<Box<dyn Mechanism>> {
-    if spec.kind == Kind::Dns64 && arm.kind != Kind::Dns64 {
-        return mechanism::of(&spec.implementation, fordway);
-    }
-    mechanism::of_arm(spec, fordway)
 }
 
 /// The longest that a command may take which another host runs here.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::Value;
 
-use super::{Availability, Context, Counted, Deployed, Mechanism, Memory};
+use super::orders::{Deploy, Order, Placed};
+use super::{Far, Held};
 use crate::error::{LabError, Result};
-use crate::hosts::orders::{Deploy, Order, Placed};
-use crate::hosts::{Far, Held};
+use crate::mechanism::{Availability, Context, Counted, Deployed, Mechanism, Memory};
 
 /// One part of an arm, there.
 pub(crate) struct There {
@@ -25,7 +25,7 @@ pub(crate) struct There {
 /// What a mechanism is called there.
 fn handle(deployed: &Deployed) -> Result<u64> {
     let held = deployed.far.as_ref();
-    held.map(|held| held.handle).ok_or_else(|| LabError::Usage("it is not deployed there".into()))
+    held.map(|held| held.handle()).ok_or_else(|| LabError::Usage("it is not deployed there".into()))
 }
 
 impl Mechanism for There {
@@ -46,7 +46,7 @@ impl Mechanism for There {
         let Placed { handle, config, argv } = self.host.ask(order)?;
         let logs = (context.name.to_owned(), context.logs.to_path_buf());
         let held = Held { host: self.host.clone(), handle, logs };
-        Ok(Deployed { far: Some(held), config, argv, ..Deployed::default() })
+        Ok(Deployed { far: Some(Box::new(held)), config, argv, ..Deployed::default() })
     }
 
     fn runs(&self, deployed: &Deployed, spec: &MechanismSpec) -> Result<Option<String>> {

@@ -6,7 +6,7 @@ use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 
 /// Reads the counters of all devices of the given places.
-pub(crate) fn snapshot(backend: &dyn Backend, places: &[(&str, &Place)]) -> Result<Snapshot> {
+pub(super) fn snapshot(backend: &dyn Backend, places: &[(&str, &Place)]) -> Result<Snapshot> {
     let mut all = Snapshot::new();
     for (role, place) in places {
         let text = must(backend, place, &["ip", "-s", "-j", "link", "show"])?.stdout;

@@ -100,7 +100,7 @@ pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<
     }
     versions.insert("fordway-lab".into(), env!("CARGO_PKG_VERSION").into());
     Ok(Environment {
-        started: crate::trials::now(),
+        started: crate::host::now(),
         kernel: said(&["uname", "-srvm"]),
         command_line: without_identifiers(&read("/proc/cmdline")),
         system: os_release(),
