@@ -2,7 +2,7 @@
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 
-use fordway_stats::dstm::{ClientStats, LeaseView};
+use fordway_counters::dstm::{ClientStats, LeaseView};
 use ipnet::Ipv4Net;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -14,7 +14,7 @@ use crate::lease::{Identity, Lease, Record, Slot};
 use crate::message::{Body, Key, Message, Reason};
 use crate::pool::Pool;
 use fordway_softwire::Binding;
-use fordway_stats::dstm::ServerStats;
+use fordway_counters::dstm::ServerStats;
 
 pub use settings::{ClientKey, PrefixKey, ServerSettings, WrongSettings};
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use crate::lease::Slot;
 use crate::message::{Body, Change, Key, Message};
 use fordway_softwire::Binding;
-use fordway_stats::dstm::TepStats;
+use fordway_counters::dstm::TepStats;
 
 /// What is to be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

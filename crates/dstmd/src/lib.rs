@@ -30,7 +30,7 @@ pub use agent::{Agent, AgentSettings, BoundAgent};
 pub use client::{ClientHandle, ClientOptions, Host, Runner};
 pub use file::read as read_leases;
 pub use fordway_dstm as protocol;
-pub use fordway_stats::dstm::{
+pub use fordway_counters::dstm::{
     ClientStats, LeaseView, ServerStats as Stats, TepStats as AgentStats,
 };
 pub use inject::Injector;

@@ -4,7 +4,7 @@ use super::*;
 use crate::lease::Lease;
 use crate::message::{ClientId, Key};
 use crate::server::{ClientKey, Server, ServerSettings};
-use fordway_stats::dstm::ServerStats;
+use fordway_counters::dstm::ServerStats;
 
 const START: u64 = 1_767_225_600_000;
 

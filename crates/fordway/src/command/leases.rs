@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use fordway_control::{Client, Leases, Request};
-use fordway_stats::dstm::LeaseView;
+use fordway_counters::dstm::LeaseView;
 
 use crate::cli::{Global, LeasesArgs};
 use crate::failure::Failure;

@@ -8,7 +8,7 @@ use fordway_proxy as proxy;
 use fordway_relay as trt;
 use fordway_resolver as upstream;
 use fordway_router as router;
-use fordway_stats::dstm;
+use fordway_counters::dstm;
 
 use crate::output::group;
 use crate::output::{FAINT, WARNING};

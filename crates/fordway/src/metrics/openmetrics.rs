@@ -109,7 +109,7 @@ mod tests {
     use fordway_proxy as proxy;
     use fordway_resolver as upstream;
     use fordway_router as router;
-    use fordway_stats::dstm;
+    use fordway_counters::dstm;
     use fordway_xlat::DropReason;
 
     use super::*;

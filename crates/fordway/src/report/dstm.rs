@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use fordway_control::{DstmClientStats, DstmServerStatus, DstmTepStatus};
-use fordway_stats::dstm::ClientStats;
+use fordway_counters::dstm::ClientStats;
 
 use super::Render;
 use super::services::line;
@@ -65,7 +65,7 @@ impl Render for DstmClientStats {
 
 #[cfg(test)]
 mod tests {
-    use fordway_stats::dstm::ServerStats;
+    use fordway_counters::dstm::ServerStats;
 
     use crate::metrics::counters::{DSTM_SERVER, table};
 

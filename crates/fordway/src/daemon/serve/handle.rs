@@ -21,7 +21,7 @@ use crate::daemon::apply::upkeep::earlier;
 use crate::daemon::reconcile::auto::{Auto, Seen};
 use crate::failure::Failure;
 use fordway_control::{Stats, Status};
-use fordway_stats::dstm::LeaseView;
+use fordway_counters::dstm::LeaseView;
 
 /// What the daemon is to run.
 pub(crate) struct Job {

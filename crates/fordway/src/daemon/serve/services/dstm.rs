@@ -12,7 +12,7 @@ use fordway_dstmd::protocol::{
 };
 use fordway_dstmd::{Agent, AgentSettings, Error, Server, Settings, TepPlace};
 use fordway_net::privilege::Capability;
-use fordway_stats::dstm::LeaseView;
+use fordway_counters::dstm::LeaseView;
 
 use super::failure::{listen, whole};
 use super::kinds::at_most_one;

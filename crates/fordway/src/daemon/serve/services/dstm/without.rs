@@ -2,7 +2,7 @@
 
 use fordway_config::Feature;
 use fordway_control::{Stats, Status};
-use fordway_stats::dstm::LeaseView;
+use fordway_counters::dstm::LeaseView;
 
 use super::Services;
 use super::servers::Group;
