@@ -9,6 +9,10 @@ mod noise;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fordway_stats::bootstrap::bca;
+use fordway_stats::describe::{Summary, median};
+use fordway_stats::paired::Verdict;
+use fordway_stats::trend::trend;
 use serde::Serialize;
 
 use crate::costs::Costs;
@@ -16,10 +20,6 @@ use crate::environment::Environment;
 use crate::error::Result;
 use crate::spec::published::study;
 use crate::spec::{Exclusion, Experiment, Kind, MechanismSpec, Metric, Point, rules};
-use crate::stats::bootstrap::bca;
-use crate::stats::describe::{Summary, median};
-use crate::stats::paired::Verdict;
-use crate::stats::trend::trend;
 use crate::trial::Check;
 use crate::trial::{CALIBRATION, Condition, Trial};
 use agreement::findings;

@@ -2,15 +2,15 @@
 
 mod differences;
 
+use fordway_stats::multiple::holm;
+use fordway_stats::paired::Verdict;
+use fordway_stats::unpaired::{equivalence, mann_whitney, shift, welch};
 use serde::Serialize;
 
 use crate::analysis::Cell;
 use crate::artefacts::Run;
 use crate::spec::quantity;
 use crate::spec::{Metric, Point};
-use crate::stats::multiple::holm;
-use crate::stats::paired::Verdict;
-use crate::stats::unpaired::{equivalence, mann_whitney, shift, welch};
 use crate::trial::Condition;
 
 pub use differences::Difference;
@@ -223,7 +223,7 @@ fn pair(a: &Cell, b: &Cell, margin: f64) -> Pair {
     if own.iter().chain(base).all(|v| *v > 0.0) {
         let logs = |values: &[f64]| values.iter().map(|v| v.ln()).collect::<Vec<f64>>();
         let (own, base) = (logs(own), logs(base));
-        let mean = crate::stats::describe::mean;
+        let mean = fordway_stats::describe::mean;
         pair.ratio = Some((mean(&own) - mean(&base)).exp());
         if let Some(t) = welch(&own, &base) {
             pair.ratio_ci95 = Some(t.ci95.map(f64::exp));

@@ -8,7 +8,7 @@
 //! | `spec`, `addresses`, `findings` | experiments as data, the addresses of their boxes, what is wrong with a file |
 //! | `plan` | what a run will do |
 //! | `trial`, `environment`, `costs` | records of what was measured, and on what |
-//! | `stats`, `simulate`, `histogram` | statistics of trials, simulations of queues |
+//! | `histogram` | percentiles of round-trip times |
 //! | `analysis`, `compare`, `model` | from trials to verdicts, between runs, to what a network needs |
 //! | `artefacts`, `files`, `schema`, `publish` | a run's folder |
 //! | `report`, `numbers` | pages, figures, tables, numbers as people read them |
@@ -33,7 +33,5 @@ pub mod plan;
 pub mod publish;
 pub mod report;
 pub mod schema;
-pub mod simulate;
 pub mod spec;
-pub mod stats;
 pub mod trial;

@@ -6,9 +6,9 @@ pub mod inputs;
 pub mod options;
 mod uncertain;
 
+use fordway_stats::simulate::{Open, Service, capacity, open};
 use serde::Serialize;
 
-use crate::simulate::{Open, Service, capacity, open};
 use check::Checked;
 use inputs::{Named, Quantity, Source, Sources, User, find};
 use options::{BreakEven, Need, Network, Values, break_even, need};

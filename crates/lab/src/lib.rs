@@ -15,7 +15,7 @@
 //! | `monitor` | recordings of a gateway at work |
 //! | `process`, `progress`, `pdf` | programs, the remaining time, pages as PDF |
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 /// Writes a line for people to standard error. That nobody reads it (a closed pipe) changes nothing, above
 /// all not what is measured and tidied up.

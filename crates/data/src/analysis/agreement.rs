@@ -6,16 +6,16 @@
 
 use std::collections::BTreeMap;
 
+use fordway_stats::describe::median;
+use fordway_stats::multiple::holm;
+use fordway_stats::order::kendall;
+use fordway_stats::paired::{Comparison, Verdict, compare, verdict};
 use serde::Serialize;
 
 use crate::analysis::{Cell, Results};
 use crate::numbers::nice;
 use crate::spec::Experiment;
 use crate::spec::published::{Ordering, Placed, Study};
-use crate::stats::describe::median;
-use crate::stats::multiple::holm;
-use crate::stats::order::kendall;
-use crate::stats::paired::{Comparison, Verdict, compare, verdict};
 
 /// How a pair of mechanisms stands here, beside what the study says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]

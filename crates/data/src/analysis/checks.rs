@@ -1,10 +1,11 @@
 //! What a reader must know before believing the numbers.
 
+use fordway_stats::multiple::holm;
+
 use super::{Ceiling, Drift, Results, VsBaseline};
 use crate::environment::Environment;
 use crate::spec::Experiment;
 use crate::spec::quantity;
-use crate::stats::multiple::holm;
 use crate::trial::FLAG_OTHER;
 use crate::trial::Trial;
 

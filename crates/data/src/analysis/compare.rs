@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use fordway_stats::multiple::holm;
+use fordway_stats::paired::{Comparison, compare, verdict};
+
 use super::{Results, VsBaseline, pairs};
 use crate::spec::{Experiment, Metric};
-use crate::stats::multiple::holm;
-use crate::stats::paired::{Comparison, compare, verdict};
 use crate::trial::Condition;
 
 /// Fills in the comparisons of cells that are valid. Holm's family is all comparisons of one condition; its

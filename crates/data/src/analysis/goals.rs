@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use fordway_stats::bootstrap::bca;
+use fordway_stats::describe::median;
 use serde::Serialize;
 
 use crate::analysis::{Ceiling, Results, pairs};
@@ -9,8 +11,6 @@ use crate::error::Result;
 use crate::numbers::nice;
 use crate::spec::goals::{Goal, Measure, Table, Want};
 use crate::spec::{Experiment, Load, RunSpec};
-use crate::stats::bootstrap::bca;
-use crate::stats::describe::median;
 
 /// A goal with what was measured.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use fordway_stats::describe::mean;
+
 use crate::numbers::nice;
 use crate::spec::Metric;
-use crate::stats::describe::mean;
 use crate::trial::Trial;
 
 /// A process with this many cores busy on one flow is itself the limit.

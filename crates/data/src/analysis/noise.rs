@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use fordway_stats::multiple::holm;
+use fordway_stats::paired::{Comparison, Verdict, compare, verdict};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Cell, Results, pairs};
 use crate::spec::{Experiment, Metric};
-use crate::stats::multiple::holm;
-use crate::stats::paired::{Comparison, Verdict, compare, verdict};
 use crate::trial::Condition;
 
 /// What comparisons of equal mechanisms came out as.

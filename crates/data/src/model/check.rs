@@ -1,13 +1,13 @@
 //! The simulation held against what was measured: rates that it predicts from processor times alone.
 
+use fordway_stats::describe::median;
+use fordway_stats::simulate::{Closed, Service, Stage, closed};
 use serde::Serialize;
 
 use super::inputs::Named;
 use crate::analysis::Cell;
 use crate::analysis::first;
-use crate::simulate::{Closed, Service, Stage, closed};
 use crate::spec::{Axis, Kind, MechanismSpec, Metric, Point};
-use crate::stats::describe::median;
 use crate::trial::Trial;
 
 /// Questions under way per thread of a server, and flows under way: as the tester has them.

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fordway_stats::describe::{median, quantile, sorted};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::inputs::{Source, Sources};
 use super::options::Values;
-use crate::stats::describe::{median, quantile, sorted};
 
 /// Resamples.
 pub(crate) const RESAMPLES: usize = 2000;

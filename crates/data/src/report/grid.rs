@@ -3,6 +3,9 @@
 //! A two-sample test takes the points of a grid for repetitions, though they differ by design: it finds too little. It
 //! stands here beside the paired one because a study used it.
 
+use fordway_stats::describe::mean;
+use fordway_stats::paired::t_test;
+use fordway_stats::unpaired::{student, welch};
 use serde::Serialize;
 
 use super::words::p;
@@ -11,9 +14,6 @@ use crate::artefacts::Run;
 use crate::numbers::nice;
 use crate::spec::published::{Study, Test};
 use crate::spec::{Difference, Metric, Point};
-use crate::stats::describe::mean;
-use crate::stats::paired::t_test;
-use crate::stats::unpaired::{student, welch};
 
 /// Fewest points of a grid, or replies, that are averaged.
 const FEWEST: usize = 2;

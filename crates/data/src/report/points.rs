@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fordway_stats::describe::median;
 use serde::Serialize;
 
 use super::words::value;
@@ -9,7 +10,6 @@ use crate::analysis::{Cell, Results, pairs};
 use crate::artefacts::Run;
 use crate::numbers::nice;
 use crate::spec::{Axis, Experiment, Metric, Point};
-use crate::stats::describe::median;
 use crate::trial::Condition;
 
 /// One quantity over one axis.

@@ -1,13 +1,13 @@
 //! DNS64 in the form of RFC 8219 section 9.2: median and percentiles of the rate without loss, the self-test of
 //! the tester, and the two-dimensional table over names that are known and names with AAAA records of their own.
 
+use fordway_stats::describe::{median, quantile, sorted};
 use serde::Serialize;
 
 use crate::analysis::{Ceiling, Cell};
 use crate::artefacts::Run;
 use crate::numbers::nice;
 use crate::spec::Metric;
-use crate::stats::describe::{median, quantile, sorted};
 use crate::trial::{Condition, Shares};
 
 const RATE: Metric = Metric::DnsRate;

@@ -1,11 +1,12 @@
 //! Numbers and findings in words.
 
+use fordway_stats::describe::mean;
+use fordway_stats::paired::Verdict;
+
 use crate::analysis::Judged;
 use crate::analysis::{Cell, Results, first};
 use crate::numbers::nice;
 use crate::spec::{Experiment, Kind, MechanismSpec, Metric};
-use crate::stats::describe::mean;
-use crate::stats::paired::Verdict;
 
 /// A value with its sign of being a lower bound.
 pub(crate) fn value(cell: &Cell) -> String {

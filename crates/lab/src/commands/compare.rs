@@ -10,7 +10,7 @@ use fordway_data::numbers::nice;
 use fordway_data::report::words::{interval, p};
 use fordway_data::report::{comparison, terminal};
 use fordway_data::spec::quantity;
-use fordway_data::stats::paired::Verdict;
+use fordway_stats::paired::Verdict;
 
 use crate::cli::{CompareArgs, FailIf};
 use crate::error::{EXIT_DONE, EXIT_FAILED, Result};

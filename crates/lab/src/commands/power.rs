@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use fordway_data::analysis::pairs;
 use fordway_data::artefacts::{self, Run};
 use fordway_data::spec::{Experiment, Metric, RunSpec};
-use fordway_data::stats::describe::{median, stddev};
-use fordway_data::stats::power::{
+use fordway_stats::describe::{median, stddev};
+use fordway_stats::power::{
     MOST_BLOCKS, blocks_for_difference, blocks_for_equivalence, cv_of_ratio, deviation_of_ratio,
     least_difference,
 };

@@ -3,10 +3,10 @@
 //! Samples of one recording follow each other and are not independent: tests are made on the means of as many blocks of
 //! neighbours as the series is worth independent values.
 
-use fordway_data::stats::describe::Summary;
-use fordway_data::stats::multiple::holm;
-use fordway_data::stats::serial::{autocorrelation, block_means, effective};
-use fordway_data::stats::unpaired::{equivalence, mann_whitney, shift, student, welch};
+use fordway_stats::describe::Summary;
+use fordway_stats::multiple::holm;
+use fordway_stats::serial::{autocorrelation, block_means, effective};
+use fordway_stats::unpaired::{equivalence, mann_whitney, shift, student, welch};
 use serde::Serialize;
 
 use super::folder::Recording;

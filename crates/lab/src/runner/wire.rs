@@ -39,7 +39,7 @@ impl Runner {
         let all = &pings.replies_ms;
         let rtt = (!all.is_empty()).then(|| Rtt {
             min: all.iter().copied().fold(f64::INFINITY, f64::min),
-            mean: fordway_data::stats::describe::mean(all),
+            mean: fordway_stats::describe::mean(all),
             max: all.iter().copied().fold(0.0, f64::max),
             n: all.len(),
         });

@@ -1,9 +1,9 @@
 //! How long the first packet of a connection takes through the box in the middle.
 
 use fordway_data::spec::Metric;
-use fordway_data::stats::describe::median;
 use fordway_data::trial::Check;
 use fordway_data::trial::Trial;
+use fordway_stats::describe::median;
 
 use super::{Measured, Values, now};
 use crate::error::{LabError, Result};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fordway_data::histogram::percentile;
 use fordway_data::spec::{Metric, Way};
-use fordway_data::stats::describe::midmean;
 use fordway_data::trial::Trial;
+use fordway_stats::describe::midmean;
 
 use super::{Before, Measured, Values, now};
 use crate::error::Result;

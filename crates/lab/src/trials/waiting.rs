@@ -1,9 +1,9 @@
 //! What a user waits for: sessions to their first octet, pages to their last.
 
 use fordway_data::spec::{By, Kind, Metric};
-use fordway_data::stats::describe::midmean;
 use fordway_data::trial::Trial;
 use fordway_load::web::session::Timed;
+use fordway_stats::describe::midmean;
 
 use super::{Measured, Values, now};
 use crate::error::Result;

@@ -1,5 +1,6 @@
 //! Box plots with a dot per deployment, one row per mechanism.
 
+use fordway_stats::describe::{quantile, sorted};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
@@ -12,7 +13,6 @@ use crate::compare::Pair;
 use crate::error::Result;
 use crate::numbers::nice;
 use crate::spec::Metric;
-use crate::stats::describe::{quantile, sorted};
 use crate::trial::Condition;
 
 const WIDTH: u32 = 960;

@@ -1,5 +1,6 @@
 //! Differences between mechanisms over a grid of points.
 
+use fordway_stats::describe::median;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
@@ -11,7 +12,6 @@ use crate::analysis::pairs;
 use crate::artefacts::Run;
 use crate::error::Result;
 use crate::spec::{Axis, Metric, Point};
-use crate::stats::describe::median;
 use crate::trial::Condition;
 
 const SIZE: (u32, u32) = (960, 420);

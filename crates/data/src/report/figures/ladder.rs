@@ -1,5 +1,6 @@
 //! The cost ladder: what each mechanism carries of what native forwarding carries, the most first.
 
+use fordway_stats::paired::compare;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
@@ -10,7 +11,6 @@ use crate::artefacts::Run;
 use crate::error::Result;
 use crate::numbers::nice;
 use crate::spec::Metric;
-use crate::stats::paired::compare;
 use crate::trial::Condition;
 
 const WIDTH: u32 = 960;

@@ -179,7 +179,7 @@ pub fn shift(own: &[f64], base: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::paired::cliffs_delta;
+    use crate::paired::cliffs_delta;
 
     /// Student's sleep data (Biometrika 1908), as R ships them.
     const DRUG_1: [f64; 10] = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];

@@ -75,7 +75,7 @@ fn acceleration(values: &[f64], statistic: fn(&[f64]) -> f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::describe::median;
+    use crate::describe::median;
 
     /// Spatial test data A and the BCa interval of its variance: Efron and Tibshirani 1993,
     /// tables 14.1 and 14.2: estimate 171.5, acceleration 0.061, 90 % interval (115.8, 259.6).

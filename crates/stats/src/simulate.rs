@@ -41,7 +41,7 @@ impl Service {
 
     /// Mean, s.
     pub fn mean(&self) -> f64 {
-        crate::stats::describe::mean(&self.measured)
+        crate::describe::mean(&self.measured)
     }
 }
 
@@ -80,8 +80,7 @@ pub fn open(load: &Open, packets: usize, seed: u64) -> Seen {
     let mut passed = pass(load, packets, seed);
     let waits = &mut passed.waits;
     waits.sort_by(f64::total_cmp);
-    let quantile =
-        |p| if waits.is_empty() { 0.0 } else { crate::stats::describe::quantile(waits, p) };
+    let quantile = |p| if waits.is_empty() { 0.0 } else { crate::describe::quantile(waits, p) };
     let share = |ps: u64| ps as f64 / passed.end.max(1.0);
     Seen {
         lost: passed.lost,
@@ -233,7 +232,7 @@ pub fn closed(load: &Closed, requests: usize, seed: u64) -> Answered {
     let took = end.saturating_sub(from) as f64 / PS;
     Answered {
         rate: if took > 0.0 { times.len() as f64 / took } else { 0.0 },
-        response: if times.is_empty() { 0.0 } else { crate::stats::describe::median(&times) },
+        response: if times.is_empty() { 0.0 } else { crate::describe::median(&times) },
     }
 }
 
