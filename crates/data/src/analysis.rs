@@ -6,11 +6,12 @@ mod compare;
 mod goals;
 mod limiter;
 mod noise;
+mod power;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fordway_stats::bootstrap::bca;
-use fordway_stats::describe::{Summary, median};
+use fordway_stats::describe::Summary;
+use fordway_stats::interval::{Interval, of_median};
 use fordway_stats::paired::Verdict;
 use fordway_stats::trend::trend;
 use serde::Serialize;
@@ -30,14 +31,15 @@ use compare::compare_all;
 pub use goals::Judged;
 use limiter::{average, limiter};
 pub use noise::Noise;
+pub use power::{Power, undecided};
 
 /// Version of the form of `results.json`: raised when a reader of the old one would misread the new one.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Everything that a run shows; `results.json`.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Results {
-    /// Version of this form: 1.
+    /// Version of this form: 2.
     pub version: u32,
     /// Experiment.
     pub experiment: String,
@@ -67,6 +69,8 @@ pub struct Results {
     /// What comparisons of equal mechanisms came out as, where there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
+    /// How probable a verdict on a known cost is with this run's spread, by metric.
+    pub power: Vec<Power>,
     /// Whether this run stands in the order of the study that the experiment repeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agreement: Option<Findings>,
@@ -106,8 +110,8 @@ pub struct Cell {
     pub stddev: Option<f64>,
     /// 95th percentile: of all replies, sessions or pages where one deployment has many, of deployments else; absent below ten beyond it.
     pub p95: Option<f64>,
-    /// BCa bootstrap interval of the median.
-    pub ci95: Option<[f64; 2]>,
+    /// Interval of the median by order statistics, with its exact level; absent below three deployments.
+    pub interval: Option<Interval>,
     /// Comparison with the base.
     pub vs_baseline: Option<VsBaseline>,
     /// What held the value down.
@@ -157,9 +161,11 @@ pub struct VsBaseline {
     pub base: String,
     /// Geometric mean of the blocks' ratios.
     pub ratio: f64,
-    /// Its 95 % interval.
+    /// Standard deviation of the logarithm of a block's ratio; absent for one block.
+    pub deviation: Option<f64>,
+    /// The ratio's 95 % interval: Student's, on logarithms.
     pub ci95: Option<[f64; 2]>,
-    /// Holm-adjusted p of the paired t test.
+    /// p of the paired t test, adjusted by Holm over both tests of the whole family.
     pub p: Option<f64>,
     /// Verdict by the decision rule.
     pub verdict: Verdict,
@@ -169,8 +175,12 @@ pub struct VsBaseline {
     pub p_t: Option<f64>,
     /// p of the Wilcoxon signed-rank test, not adjusted.
     pub p_wilcoxon: Option<f64>,
-    /// p of the equivalence test.
+    /// p of the equivalence test, not adjusted.
     pub p_equivalence: Option<f64>,
+    /// p of the equivalence test, adjusted like `p`.
+    pub p_equivalence_adjusted: Option<f64>,
+    /// Comparisons of the family.
+    pub family: usize,
     /// Hodges-Lehmann shift, in the metric's unit.
     pub shift: f64,
     /// Cliff's delta.
@@ -271,6 +281,7 @@ pub(crate) fn analyse(
         warnings: Vec::new(),
         exclusions: excluded(experiment, trials),
         noise: None,
+        power: Vec::new(),
         agreement: None,
         goals: Vec::new(),
         program_costs: None,
@@ -310,7 +321,7 @@ pub(crate) fn analyse(
             for m in experiment.mechanisms.iter().filter(|m| run.mechanisms.contains(&m.name)) {
                 let trials = of(m);
                 if !trials.is_empty() {
-                    cells.push(cell(m, condition, metric, &trials, &results, run.seed));
+                    cells.push(cell(m, condition, metric, &trials, &results));
                 }
             }
             results.drift.extend(drift(&cells, &experiment.sentinel, condition, metric));
@@ -319,6 +330,7 @@ pub(crate) fn analyse(
     }
     compare_all(experiment, &mut results);
     results.noise = noise::noise(experiment, &results);
+    results.power = power::power(experiment, &results);
     results.warnings = warnings(experiment, &results);
     results.warnings.extend(disturbed(&latest));
     let study = experiment.published.as_deref().map(study).transpose()?;
@@ -404,7 +416,6 @@ fn cell(
     metric: Metric,
     trials: &[&Trial],
     results: &Results,
-    seed: u64,
 ) -> Cell {
     let counted: Vec<&Trial> = trials.iter().copied().filter(|t| t.valid).collect();
     let values: Vec<(u32, f64)> =
@@ -443,7 +454,7 @@ fn cell(
         } else {
             summary.and_then(|s| s.p95)
         },
-        ci95: bca(&numbers, 0.95, seed, median).map(|(lo, hi)| [lo, hi]),
+        interval: of_median(&numbers),
         vs_baseline: None,
         limiter,
         valid: !numbers.is_empty() && !payload_broken,

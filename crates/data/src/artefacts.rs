@@ -105,7 +105,7 @@ pub fn write(dir: &Path, results: &Results) -> Result<()> {
 }
 
 const COLUMNS: &str = "mechanism,implementation,hops,condition,metric,point,unit,n,min,mean,median,max,\
-    stddev,p95,ci95_lo,ci95_hi,base,ratio,ratio_lo,ratio_hi,p,verdict,limiter,at_least,valid,\
+    stddev,p95,interval_lo,interval_hi,interval_level,base,ratio,ratio_lo,ratio_hi,p,verdict,limiter,at_least,valid,\
     broken,discarded";
 
 /// One line per cell (RFC 4180).
@@ -129,8 +129,9 @@ fn csv(results: &Results) -> String {
             number(cell.max),
             number(cell.stddev),
             number(cell.p95),
-            number(cell.ci95.map(|c| c[0])),
-            number(cell.ci95.map(|c| c[1])),
+            number(cell.interval.map(|i| i.low)),
+            number(cell.interval.map(|i| i.high)),
+            number(cell.interval.map(|i| i.level)),
             vs.map(|v| v.base.clone()).unwrap_or_default(),
             number(vs.map(|v| v.ratio)),
             number(vs.and_then(|v| v.ci95).map(|c| c[0])),

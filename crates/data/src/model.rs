@@ -7,14 +7,13 @@ pub mod options;
 mod uncertain;
 
 use fordway_stats::simulate::{Open, Service, capacity, open};
+use fordway_stats::interval::{FEWEST, Interval};
 use serde::Serialize;
 
 use check::Checked;
 use inputs::{Named, Quantity, Source, Sources, User, find};
 use options::{BreakEven, Need, Network, Values, break_even, need};
-use uncertain::{FEWEST, interval, medians, resample};
-
-pub(crate) use uncertain::RESAMPLES;
+use uncertain::{interval, medians};
 
 /// Flows that the simulation tells apart at most.
 const MOST_FLOWS: f64 = 65_536.0;
@@ -61,14 +60,14 @@ pub struct Decision {
     /// At which share of native IPv6 both need as many processors; absent when a quantity is missing.
     pub break_even: Option<BreakEven>,
     /// Its interval, as a share; 0: dual stack at every share, 1: IPv6-only at every share.
-    pub break_even_ci95: Option<[f64; 2]>,
+    pub break_even_interval: Option<Interval>,
     /// The quantity that is missing for it.
     pub break_even_missing: Option<Quantity>,
     /// What machines with more processors carry, simulated.
     pub scaling: Vec<Scaled>,
     /// The simulation held against what was measured.
     pub checks: Vec<Checked>,
-    /// Seed of simulation and bootstrap.
+    /// Seed of the simulation.
     pub seed: u64,
 }
 
@@ -80,8 +79,8 @@ pub struct Input {
     pub source: Source,
     /// Median, in the model's unit.
     pub median: f64,
-    /// Its interval; absent below six deployments.
-    pub ci95: Option<[f64; 2]>,
+    /// Its interval; absent below three deployments.
+    pub interval: Option<Interval>,
 }
 
 /// One need of one network.
@@ -93,8 +92,8 @@ pub struct Needed {
     pub need: Need,
     /// How much; absent when a quantity is missing.
     pub value: Option<f64>,
-    /// 95 % interval; absent when a quantity has fewer than six deployments.
-    pub ci95: Option<[f64; 2]>,
+    /// Interval over the blocks, with its level; absent below three blocks that have all quantities.
+    pub interval: Option<Interval>,
     /// The quantity that is missing.
     pub missing: Option<Quantity>,
 }
@@ -126,7 +125,6 @@ pub fn decide(
 ) -> Decision {
     let sources = find(runs, wanted, user);
     let values = medians(&sources);
-    let resamples = resample(&sources, seed);
     let even = break_even(user, &values);
     let share = |v: &Values| {
         break_even(user, v).ok().map(|even| match even {
@@ -144,7 +142,7 @@ pub fn decide(
                 network,
                 need: what,
                 value: found.ok(),
-                ci95: interval(&sources, &resamples, of),
+                interval: interval(&sources, of),
                 missing: found.err(),
             });
         }
@@ -156,7 +154,7 @@ pub fn decide(
         not_measured: Quantity::ALL.into_iter().filter(|q| !sources.contains_key(q)).collect(),
         needs,
         break_even: even.ok(),
-        break_even_ci95: interval(&sources, &resamples, share),
+        break_even_interval: interval(&sources, share),
         break_even_missing: even.err(),
         scaling: scaling(&sources, user, seed, effort.packets),
         checks: check::check(runs, seed, effort.requests),
@@ -165,7 +163,7 @@ pub fn decide(
             .map(|(quantity, source)| Input {
                 source: source.clone(),
                 median: values[quantity],
-                ci95: interval(&sources, &resamples, |v| v.get(quantity).copied()),
+                interval: interval(&sources, |v| v.get(quantity).copied()),
             })
             .collect(),
         seed,
@@ -233,7 +231,7 @@ fn scaling(sources: &Sources, user: &User, seed: u64, packets: usize) -> Vec<Sca
 
 /// Why a result has no interval.
 pub(crate) fn no_interval() -> String {
-    format!("no interval: a quantity has fewer than {FEWEST} deployments")
+    format!("no interval: fewer than {FEWEST} blocks have all quantities")
 }
 
 #[cfg(test)]

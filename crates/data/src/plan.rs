@@ -311,8 +311,8 @@ pub fn power_notes(blocks: u32, comparisons: usize, alpha: f64) -> Vec<String> {
     }
     if blocks < 6 {
         notes.push(
-            "Below six blocks a median has no 95 % interval: not even the least and the greatest value \
-             hold it that often."
+            "Below six blocks the interval of a median holds less often than 95 %: the least and the greatest of five \
+             values hold it 93.8 %, of three 75 %."
                 .into(),
         );
     }
@@ -447,8 +447,9 @@ mod tests {
     fn too_few_blocks_are_told_beforehand() {
         assert!(power_notes(2, 6, 0.05)[0].contains("too few for any verdict"));
         assert!(power_notes(4, 6, 0.05)[0].contains("0.125"));
-        let told =
-            |blocks| power_notes(blocks, 6, 0.05).iter().any(|n| n.contains("95 % interval"));
+        let told = |blocks| {
+            power_notes(blocks, 6, 0.05).iter().any(|n| n.contains("less often than 95 %"))
+        };
         assert!(told(5) && !told(6));
         assert!(power_notes(20, 6, 0.05).is_empty());
     }

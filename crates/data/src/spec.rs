@@ -181,7 +181,7 @@ pub struct MechanismSpec {
 pub struct RunSpec {
     /// Profile name.
     pub profile: String,
-    /// Seed of the order of mechanisms and of the bootstrap.
+    /// Seed of the order of mechanisms.
     pub seed: u64,
     /// Randomised complete blocks per condition.
     pub blocks: u32,

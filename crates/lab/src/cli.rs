@@ -106,11 +106,14 @@ Exit status: 0 all are valid, 2 one is not.")]
   fordway-lab report results/monday
   fordway-lab report results/monday --pdf     also report.pdf")]
     Report(ReportArgs),
-    /// Compare two runs: two versions, machines or kernels
+    /// Compare runs of two sides: versions, machines or kernels; a run counts as one value
     #[command(after_help = "Examples:
-  fordway-lab compare results/monday results/tuesday
-  fordway-lab compare old new --out old-new   also compare.html, compare.json, figures
-  fordway-lab compare old new --fail-if worse for a pipeline: status 1 when a cell is worse")]
+  fordway-lab compare --before old-1 old-2 old-3 --after new-1 new-2 new-3
+  fordway-lab compare --before old-* --after new-* --out old-new
+                                              also compare.html, compare.json, figures
+  fordway-lab compare --before old-* --after new-* --fail-if worse
+                                              for a pipeline: status 1 if a cell is worse
+  fordway-lab compare monday tuesday          one run each: ratios, without a verdict")]
     Compare(CompareArgs),
     /// Say what a network would need, by a model from runs: processors, memory, addresses, delay
     #[command(after_help = "Examples:

@@ -5,8 +5,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod bootstrap;
 pub mod describe;
+pub mod interval;
 pub mod multiple;
 pub mod order;
 pub mod paired;
@@ -15,3 +15,6 @@ pub mod serial;
 pub mod simulate;
 pub mod trend;
 pub mod unpaired;
+
+#[cfg(test)]
+mod simulated;

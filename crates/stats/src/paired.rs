@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::describe::{mean, median, sorted, stddev};
+use super::multiple::Tests;
 
 /// Fewest pairs for a verdict.
 pub const MIN_PAIRS: usize = 3;
@@ -48,6 +49,8 @@ pub struct Comparison {
     pub n: usize,
     /// Geometric mean of mechanism / base.
     pub ratio: f64,
+    /// Standard deviation of the ratio's logarithm; absent for one pair.
+    pub deviation: Option<f64>,
     /// Its 95 % interval: Student's t on logarithms.
     pub ratio_ci: Option<(f64, f64)>,
     /// Two-sided p of the paired t test on logarithms of the ratio.
@@ -73,6 +76,7 @@ pub fn compare(pairs: &[(f64, f64)], margin: f64) -> Option<Comparison> {
     Some(Comparison {
         n: pairs.len(),
         ratio: mean(&logs).exp(),
+        deviation: (logs.len() > 1).then(|| stddev(&logs)),
         ratio_ci: t_interval(&logs, 0.95).map(|(lo, hi)| (lo.exp(), hi.exp())),
         p_t: t_test(&logs),
         p_wilcoxon: wilcoxon(&differences),
@@ -82,28 +86,30 @@ pub fn compare(pairs: &[(f64, f64)], margin: f64) -> Option<Comparison> {
     })
 }
 
-/// The verdict by the experiment's decision rule; `p_adjusted` is Holm's.
-pub fn verdict(
-    comparison: &Comparison,
-    p_adjusted: Option<f64>,
-    alpha: f64,
-    higher_is_better: bool,
-) -> Verdict {
-    if comparison.n < MIN_PAIRS {
-        return Verdict::Unresolved;
-    }
-    if comparison.p_equivalence.is_some_and(|p| p < alpha) {
-        return Verdict::Equivalent;
-    }
-    match p_adjusted {
-        Some(p) if p < alpha => {
-            if (comparison.ratio > 1.0) == higher_is_better {
-                Verdict::Better
-            } else {
-                Verdict::Worse
-            }
+impl Comparison {
+    /// The tests that a verdict rests on, not adjusted; none below the pairs that a verdict takes.
+    pub fn tests(&self) -> Tests {
+        if self.n < MIN_PAIRS {
+            return Tests::default();
         }
-        _ => Verdict::Unresolved,
+        Tests { difference: self.p_t, equivalence: self.p_equivalence }
+    }
+
+    /// The verdict, from the p values that are adjusted for the whole family ([`super::multiple::family`]).
+    pub fn verdict(&self, adjusted: Tests, alpha: f64, higher_is_better: bool) -> Verdict {
+        verdict(adjusted, alpha, (self.ratio > 1.0) == higher_is_better)
+    }
+}
+
+/// The verdict of a comparison whose estimate is better, or worse: `Equivalent` if the difference is shown to be less
+/// than the margin, even where it is also shown not to be nothing.
+pub fn verdict(adjusted: Tests, alpha: f64, better: bool) -> Verdict {
+    let shown = |p: Option<f64>| p.is_some_and(|p| p < alpha);
+    match (shown(adjusted.equivalence), shown(adjusted.difference)) {
+        (true, _) => Verdict::Equivalent,
+        (false, true) if better => Verdict::Better,
+        (false, true) => Verdict::Worse,
+        (false, false) => Verdict::Unresolved,
     }
 }
 
@@ -297,7 +303,7 @@ mod tests {
     fn verdicts_follow_the_rule() {
         let judge = |pairs: &[(f64, f64)], higher| {
             let c = compare(pairs, 0.03).unwrap();
-            verdict(&c, c.p_t, 0.05, higher)
+            c.verdict(c.tests(), 0.05, higher)
         };
         let half = [(5.0, 10.0), (5.1, 10.1), (4.9, 10.0), (5.0, 9.9)];
         assert_eq!(judge(&half, true), Verdict::Worse);

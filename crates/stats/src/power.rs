@@ -11,7 +11,7 @@ pub const POWER: f64 = 0.8;
 /// More blocks than this nobody runs.
 pub const MOST_BLOCKS: u32 = 1000;
 /// Steps of the integral (Simpson's rule).
-const STEPS: u32 = 2000;
+const STEPS: u32 = 400;
 
 /// Mean of a function of the ratio of the estimated to the true standard deviation.
 fn over_deviation(df: f64, of: impl Fn(f64) -> f64) -> f64 {
@@ -58,6 +58,59 @@ fn power_of_equivalence(df: f64, low: f64, high: f64, alpha: f64) -> Option<f64>
     let normal = Normal::standard();
     let inside = |s: f64| (normal.cdf(high - t * s) - normal.cdf(low + t * s)).max(0.0);
     Some(over_deviation(df, inside))
+}
+
+/// Probabilities of a comparison's verdicts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Chance {
+    /// Of better or worse.
+    pub different: f64,
+    /// Of equivalent.
+    pub equivalent: f64,
+}
+
+impl Chance {
+    /// Probability of any verdict but unresolved.
+    pub fn decided(self) -> f64 {
+        self.different + self.equivalent
+    }
+}
+
+/// What so many blocks say of a true ratio, by the rule of [`super::paired::verdict`] with both tests at `alpha`, when the
+/// logarithm of one block's ratio has this standard deviation. `None` below the blocks that a verdict takes.
+///
+/// In a family of m comparisons, alpha / m gives the probability by the first step of Holm's rule: the least that the
+/// whole rule has.
+pub fn chance(blocks: u32, deviation: f64, ratio: f64, margin: f64, alpha: f64) -> Option<Chance> {
+    if blocks < super::paired::MIN_PAIRS as u32 {
+        return None;
+    }
+    let df = f64::from(blocks - 1);
+    // A spread of exactly 0 would make every difference infinitely many standard errors.
+    let error = deviation.max(1e-9) / f64::from(blocks).sqrt();
+    let [centre, low, high] = [ratio, 1.0 - margin, 1.0 + margin].map(|r| r.ln() / error);
+    let (two, one) = (quantile(df, 1.0 - alpha / 2.0)?, quantile(df, 1.0 - alpha)?);
+    let normal = Normal::standard();
+    let between = |from: f64, to: f64| match from < to {
+        true => normal.cdf(to - centre) - normal.cdf(from - centre),
+        false => 0.0,
+    };
+    // The mean in standard errors, given the estimated deviation: where it is equivalent, and where it differs besides.
+    let inside = |s: f64| (low + one * s, high - one * s);
+    let equivalent = over_deviation(df, |s| between(inside(s).0, inside(s).1));
+    let different = over_deviation(df, |s| {
+        let (from, to) = inside(s);
+        let all = between(f64::NEG_INFINITY, -two * s) + between(two * s, f64::INFINITY);
+        all - between(from, to.min(-two * s)) - between(from.max(two * s), to)
+    });
+    Some(Chance { different, equivalent })
+}
+
+/// Blocks with which a true ratio gets a verdict with power 0.8. `None`: more than a thousand.
+pub fn blocks_to_decide(deviation: f64, ratio: f64, margin: f64, alpha: f64) -> Option<u32> {
+    first(|blocks| {
+        chance(blocks, deviation, ratio, margin, alpha).is_some_and(|c| c.decided() >= POWER)
+    })
 }
 
 /// Standard deviation of the logarithm of one block's ratio, when each of both values has this coefficient of

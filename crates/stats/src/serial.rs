@@ -22,18 +22,26 @@ pub fn autocorrelation(values: &[f64], lag: usize) -> f64 {
     product / square
 }
 
-/// As many independent values as these are worth for the mean: n / (1 + 2 (r1 + r2 + ...)), summed over pairs of lags
-/// as long as a pair's sum is positive (Geyer's initial positive sequence, 1992); n at most, and 1 at least. Of a very long
-/// series it is that of means of neighbours, which is less.
+/// As many independent values as these are worth for the mean; n at most, and 1 at least. Of a very long series it is
+/// that of means of neighbours, which is less.
+///
+/// It is the lesser of two estimates, because each is too high where the other is not: n / (1 + 2 (r1 + r2 + ...)), summed
+/// over pairs of lags as long as a pair's sum is positive (Geyer's initial positive sequence, 1992); and n (1 - r) / (1 + r)
+/// of a first-order process whose r is r1 without its bias of -(1 + 4 r) / n (Marriott and Pope 1954), which decides in
+/// short series.
 pub fn effective(values: &[f64]) -> f64 {
     if values.len() > LONGEST {
         let coarse: Vec<f64> = values.chunks(values.len().div_ceil(LONGEST)).map(mean).collect();
         return effective(&coarse);
     }
     let n = values.len() as f64;
+    let neighbours = autocorrelation(values, 1);
+    if neighbours == 0.0 {
+        return n;
+    }
     // Estimates at lags of a large part of the series are noise.
     let far = values.len() / 4;
-    let mut sum = autocorrelation(values, 1);
+    let mut sum = neighbours;
     let mut lag = 2;
     while lag < far {
         let pair = autocorrelation(values, lag) + autocorrelation(values, lag + 1);
@@ -43,14 +51,17 @@ pub fn effective(values: &[f64]) -> f64 {
         sum += pair;
         lag += 2;
     }
-    (n / (1.0 + 2.0 * sum.max(0.0))).clamp(1.0f64.min(n), n)
+    let by_lags = n / (1.0 + 2.0 * sum.max(0.0));
+    let unbiased = (neighbours + (1.0 + 4.0 * neighbours) / n).clamp(0.0, 1.0);
+    let first_order = n * (1.0 - unbiased) / (1.0 + unbiased);
+    by_lags.min(first_order).clamp(1.0f64.min(n), n)
 }
 
 /// Means of as many blocks of neighbours as the series is worth values; the rest at the end, shorter than a block,
-/// belongs to none. A block holds at least `least` values.
-pub fn block_means(values: &[f64], least: usize) -> Vec<f64> {
+/// belongs to none. They still depend on each other a little: for drawings, not for tests.
+pub fn block_means(values: &[f64]) -> Vec<f64> {
     let blocks = (effective(values).floor() as usize).clamp(FEWEST_BLOCKS, MOST_BLOCKS);
-    let length = values.len().div_ceil(blocks).min(values.len() / FEWEST_BLOCKS).max(least).max(1);
+    let length = values.len().div_ceil(blocks).min(values.len() / FEWEST_BLOCKS).max(1);
     values.chunks_exact(length).map(mean).collect()
 }
 
@@ -89,7 +100,7 @@ mod tests {
         let worth = effective(&series);
         assert!((700.0..1400.0).contains(&worth), "{worth}");
         assert!(effective(&noise) > 7000.0);
-        let blocks = block_means(&series, 1);
+        let blocks = block_means(&series);
         assert!(blocks.len() as f64 <= worth && autocorrelation(&blocks, 1) < 0.4);
     }
 
@@ -97,10 +108,10 @@ mod tests {
     fn short_series_and_constant_ones_have_blocks() {
         assert_eq!(effective(&[]), 0.0);
         assert_eq!(effective(&[1.0, 1.0]), 2.0);
-        assert_eq!(block_means(&[1.0, 2.0, 3.0, 4.0, 5.0], 2), [1.5, 3.5]);
-        assert!(block_means(&[], 1).is_empty());
+        assert_eq!(block_means(&[1.0, 2.0, 3.0, 4.0, 5.0]), [1.5, 3.5]);
+        assert!(block_means(&[]).is_empty());
         let weeks: Vec<f64> = (0..120_000).map(|i: u64| (i * 7919 % 101) as f64).collect();
         assert!(effective(&weeks) <= 20_000.0);
-        assert!((900..=1000).contains(&block_means(&weeks, 1).len()));
+        assert!((900..=1000).contains(&block_means(&weeks).len()));
     }
 }

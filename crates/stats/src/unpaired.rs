@@ -4,6 +4,7 @@
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::describe::{mean, median, sorted, stddev};
+use super::serial::effective;
 
 /// The distribution of U is computed exactly up to this many values in all.
 const EXACT_VALUES: usize = 50;
@@ -80,27 +81,38 @@ fn t_test(difference: f64, error: f64, freedom: f64) -> Option<TTest> {
     Some(TTest { t: value, freedom, p: 2.0 * t.sf(value.abs()), difference, ci95 })
 }
 
-/// The larger p of two one-sided Welch tests that the means differ by less than this share of the second's; `None`
-/// below two values on a side, or when the second's mean is 0.
-pub fn equivalence(own: &[f64], base: &[f64], margin: f64) -> Option<f64> {
-    let found = welch(own, base)?;
-    let within = margin * mean(base).abs();
-    if within == 0.0 {
-        return None;
-    }
-    let error = (found.ci95[1] - found.difference) / half_width(found.freedom)?;
-    if error == 0.0 {
-        return Some(if found.difference.abs() < within { 0.0 } else { 1.0 });
-    }
-    let t = StudentsT::new(0.0, 1.0, found.freedom).ok()?;
-    let above = t.sf((found.difference + within) / error);
-    let below = t.cdf((found.difference - within) / error);
-    Some(above.max(below))
+/// Welch's test of two series whose neighbours depend on each other: each series counts as many values as it is worth
+/// for its mean ([`effective`]). `None` if one is worth no more than one value.
+pub fn welch_of_series(own: &[f64], base: &[f64]) -> Option<TTest> {
+    let worth = |values: &[f64]| {
+        let own = Moments::of(values)?;
+        let n = effective(values);
+        // The deviations are from the series' own mean, which follows it: n - 1 of n, of as many as it is worth.
+        let variance = own.variance * (own.n - 1.0) / own.n * n / (n - 1.0);
+        (n > 1.0).then_some(Moments { n, variance, ..own })
+    };
+    unequal(worth(own)?, worth(base)?)
 }
 
-/// Half of a 95 % interval, in standard errors.
-fn half_width(freedom: f64) -> Option<f64> {
-    Some(StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975))
+/// [`welch_of_series`] on the ranks of all values: a test of whether one series tends to be larger, with which no few
+/// outliers decide.
+pub fn ranks_of_series(own: &[f64], base: &[f64]) -> Option<TTest> {
+    let all = sorted(&[own, base].concat());
+    let rank = |v: &f64| doubled_rank(&all, v) as f64 / 2.0;
+    let ranks = |values: &[f64]| values.iter().map(rank).collect::<Vec<f64>>();
+    welch_of_series(&ranks(own), &ranks(base))
+}
+
+/// The larger p of two one-sided tests that a difference lies between two bounds (Schuirmann 1987).
+pub fn equivalence(found: &TTest, low: f64, high: f64) -> Option<f64> {
+    let t = StudentsT::new(0.0, 1.0, found.freedom).ok()?;
+    let error = (found.ci95[1] - found.difference) / t.inverse_cdf(0.975);
+    if error == 0.0 {
+        return Some(if found.difference > low && found.difference < high { 0.0 } else { 1.0 });
+    }
+    let above = t.sf((found.difference - low) / error);
+    let below = t.cdf((found.difference - high) / error);
+    Some(above.max(below))
 }
 
 /// What the Mann-Whitney test says.
@@ -121,10 +133,7 @@ pub fn mann_whitney(own: &[f64], base: &[f64]) -> Option<MannWhitney> {
         return None;
     }
     let all = sorted(&[own, base].concat());
-    // Mid-ranks, doubled: whole numbers even with ties.
-    let rank = |v: &f64| {
-        all.partition_point(|other| other < v) + 1 + all.partition_point(|other| other <= v)
-    };
+    let rank = |v: &f64| doubled_rank(&all, v);
     let sum: usize = own.iter().map(rank).sum();
     let couples = (own.len() * base.len()) as f64;
     let least = (own.len() * (own.len() + 1)) as f64;
@@ -135,6 +144,11 @@ pub fn mann_whitney(own: &[f64], base: &[f64]) -> Option<MannWhitney> {
         by_normal(&all, u, own.len() as f64, base.len() as f64)
     };
     Some(MannWhitney { u, p, delta: 2.0 * u / couples - 1.0 })
+}
+
+/// Twice the mid-rank of a value among sorted ones: a whole number even with ties.
+fn doubled_rank(all: &[f64], v: &f64) -> usize {
+    all.partition_point(|other| other < v) + 1 + all.partition_point(|other| other <= v)
 }
 
 /// Two-sided p of a sum of doubled ranks, over all ways to draw so many of them.
@@ -251,12 +265,14 @@ mod tests {
         let found = welch(&own, &base).unwrap();
         let t = StudentsT::new(0.0, 1.0, found.freedom).unwrap();
         let half = (found.ci95[1] - found.difference) * t.inverse_cdf(0.95) / t.inverse_cdf(0.975);
-        let edge = (found.difference.abs() + half) / mean(&base);
-        assert!((equivalence(&own, &base, edge).unwrap() - 0.05).abs() < 1e-6);
-        assert!(equivalence(&own, &base, 2.0 * edge).unwrap() < 0.05);
-        assert!(equivalence(&own, &[20.0, 20.1, 20.2], 0.03).unwrap() > 0.99);
-        assert_eq!(equivalence(&[2.0, 2.0], &[2.0, 2.0], 0.03), Some(0.0));
-        assert_eq!(equivalence(&own, &[0.0, 0.0], 0.03), None);
+        let edge = found.difference.abs() + half;
+        let within = |margin: f64| equivalence(&found, -margin, margin).unwrap();
+        assert!((within(edge) - 0.05).abs() < 1e-6);
+        assert!(within(2.0 * edge) < 0.05);
+        let far = welch(&own, &[20.0, 20.1, 20.2]).unwrap();
+        assert!(equivalence(&far, -0.6, 0.6).unwrap() > 0.99);
+        let same = welch(&[2.0, 2.0], &[2.0, 2.0]).unwrap();
+        assert_eq!(equivalence(&same, -0.1, 0.1), Some(0.0));
     }
 
     #[test]

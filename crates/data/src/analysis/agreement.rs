@@ -1,15 +1,16 @@
 //! Whether what is measured today stands in the order that a study found, from the data alone.
 //!
-//! Mechanisms are taken two by two. The study says which of the two is better, or that they do not differ; this run says
+//! Mechanisms are taken two by two. The study says which of the two is better, or does not distinguish them: a p value above
+//! 0.05 shows no equality, so such a pair is neither agreed with nor contradicted. This run says
 //! better, worse, equivalent or unresolved, by the experiment's own rule over paired blocks, with Holm's adjustment over all
 //! pairs of one quantity.
 
 use std::collections::BTreeMap;
 
 use fordway_stats::describe::median;
-use fordway_stats::multiple::holm;
+use fordway_stats::multiple::{Tests, family};
 use fordway_stats::order::kendall;
-use fordway_stats::paired::{Comparison, Verdict, compare, verdict};
+use fordway_stats::paired::{Comparison, Verdict, compare};
 use serde::Serialize;
 
 use crate::analysis::{Cell, Results};
@@ -21,14 +22,14 @@ use crate::spec::published::{Ordering, Placed, Study};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// In the same order, or as much alike.
+    /// In the same order.
     Agrees,
     /// The other way round.
     Reversed,
     /// The study tells them apart; here they are equivalent.
     Alike,
-    /// The study finds no difference; here there is one.
-    Apart,
+    /// The study does not distinguish them, so nothing here agrees with it or contradicts it.
+    Open,
     /// Not shown either way.
     Unresolved,
 }
@@ -103,15 +104,17 @@ fn agreement(experiment: &Experiment, results: &Results, ordering: &Ordering) ->
             compared.push((a, b, compare(&pairs, experiment.margin)));
         }
     }
-    let raw: Vec<f64> = compared.iter().filter_map(|(_, _, c)| c.as_ref()?.p_t).collect();
-    let mut adjusted = holm(&raw).into_iter();
+    let raw: Vec<Tests> = compared
+        .iter()
+        .map(|(_, _, c)| c.as_ref().map(Comparison::tests).unwrap_or_default())
+        .collect();
     let higher = ordering.metric.higher_is_better();
     let pairs: Vec<Pair> = compared
         .into_iter()
-        .map(|(a, b, found)| {
-            let p = found.as_ref().and_then(|c| c.p_t).and_then(|_| adjusted.next());
-            let said =
-                found.map_or(Verdict::Unresolved, |c| verdict(&c, p, experiment.alpha, higher));
+        .zip(family(&raw))
+        .map(|((a, b, found), adjusted)| {
+            let said = found
+                .map_or(Verdict::Unresolved, |c| c.verdict(adjusted, experiment.alpha, higher));
             let names = [a.label.clone(), b.label.clone()];
             Pair { names, verdict: said, outcome: outcome(a.place == b.place, said) }
         })
@@ -175,22 +178,22 @@ fn values(results: &Results, ordering: &Ordering, mechanism: &str) -> BTreeMap<u
 /// What a verdict of the first against the second means beside the study's word.
 fn outcome(tied: bool, said: Verdict) -> Outcome {
     match (tied, said) {
-        (_, Verdict::Unresolved) => Outcome::Unresolved,
-        (false, Verdict::Better) | (true, Verdict::Equivalent) => Outcome::Agrees,
+        (true, _) => Outcome::Open,
+        (false, Verdict::Unresolved) => Outcome::Unresolved,
+        (false, Verdict::Better) => Outcome::Agrees,
         (false, Verdict::Worse) => Outcome::Reversed,
         (false, Verdict::Equivalent) => Outcome::Alike,
-        (true, _) => Outcome::Apart,
     }
 }
 
-/// `IPv4, DSTM, TRT`: the best first, with `=` between those of one place.
+/// `IPv4, DSTM / TRT`: the best first, with `/` between those that are not distinguished.
 fn chain(ordering: &Ordering) -> String {
     let mut sorted: Vec<&Placed> = ordering.mechanisms.iter().collect();
     sorted.sort_by_key(|placed| placed.place);
     let mut text = String::new();
     for (number, placed) in sorted.iter().enumerate() {
         if number > 0 {
-            text.push_str(if sorted[number - 1].place == placed.place { " = " } else { ", " });
+            text.push_str(if sorted[number - 1].place == placed.place { " / " } else { ", " });
         }
         text.push_str(&placed.label);
     }
@@ -216,13 +219,15 @@ fn sentence(
     let of = |outcome: Outcome| -> Vec<&Pair> {
         pairs.iter().filter(|pair| pair.outcome == outcome).collect()
     };
-    let mut parts = vec![format!(
-        "{} of {} pair{} {}",
-        of(Outcome::Agrees).len(),
-        pairs.len(),
-        if pairs.len() == 1 { "" } else { "s" },
-        if of(Outcome::Agrees).len() == 1 { "agrees" } else { "agree" }
-    )];
+    let open = of(Outcome::Open);
+    let ordered = pairs.len() - open.len();
+    let mut parts = Vec::new();
+    if ordered > 0 {
+        let agree = of(Outcome::Agrees).len();
+        let (s, verb) =
+            (if ordered == 1 { "" } else { "s" }, if agree == 1 { "agrees" } else { "agree" });
+        parts.push(format!("{agree} of {ordered} pair{s} {verb}"));
+    }
     let named = |pairs: &[&Pair], between: &str| -> String {
         let all: Vec<String> =
             pairs.iter().map(|p| format!("{} {between} {}", p.names[0], p.names[1])).collect();
@@ -236,13 +241,23 @@ fn sentence(
     }
     for (outcome, what) in [
         (Outcome::Alike, "equivalent here, though not in the study"),
-        (Outcome::Apart, "different here, though not in the study"),
         (Outcome::Unresolved, "unresolved"),
     ] {
         let some = of(outcome);
         if !some.is_empty() {
             parts.push(format!("{} {what} ({})", count(some.len()), named(&some, "and")));
         }
+    }
+    if !open.is_empty() {
+        let here: Vec<String> = open
+            .iter()
+            .map(|p| format!("{} and {}: {} here", p.names[0], p.names[1], p.verdict.word()))
+            .collect();
+        parts.push(format!(
+            "{} not distinguished by the study ({})",
+            count(open.len()),
+            here.join(", ")
+        ));
     }
     text.push_str(&format!(" Here {}", parts.join(", ")));
     if let Some(tau) = tau {
@@ -266,7 +281,8 @@ fn count(n: usize) -> String {
 
 /// The last sentence: all pairs of all quantities.
 fn conclusion(quantities: &[Agreement]) -> String {
-    let all = || quantities.iter().flat_map(|q| &q.pairs);
+    let all =
+        || quantities.iter().flat_map(|q| &q.pairs).filter(|pair| pair.outcome != Outcome::Open);
     let of = |outcome: Outcome| all().filter(|pair| pair.outcome == outcome).count();
     let total = all().count();
     if total == 0 {
@@ -377,17 +393,17 @@ mod tests {
         let (outcome, said) = only(&apart, up, &[("a", SAME), ("b", LOW)]);
         assert_eq!(outcome, Outcome::Alike);
         assert!(said.contains("1 is equivalent here, though not in the study (A and B)"), "{said}");
-        assert_eq!(only(&tied, up, &[("a", SAME), ("b", LOW)]).0, Outcome::Agrees);
-        let (outcome, said) = only(&tied, up, &[("a", HIGH), ("b", LOW)]);
-        assert_eq!(outcome, Outcome::Apart);
-        assert!(
-            said.contains("best first, A = B.") && said.contains("1 is different here"),
-            "{said}"
-        );
-        for places in [apart, tied] {
-            let (outcome, said) = only(&places, up, &[("a", WILD), ("b", LOW)]);
-            assert_eq!(outcome, Outcome::Unresolved);
-            assert!(said.contains("1 is unresolved (A and B)"), "{said}");
+        let (outcome, said) = only(&apart, up, &[("a", WILD), ("b", LOW)]);
+        assert_eq!(outcome, Outcome::Unresolved);
+        assert!(said.contains("1 is unresolved (A and B)"), "{said}");
+        // No p value of a study shows that two are equal: whatever is found here, it is no agreement.
+        for (values, word) in [(SAME, "equivalent"), (HIGH, "better"), (WILD, "unresolved")] {
+            let found = found(&tied, up, &[("a", values), ("b", LOW)]);
+            assert_eq!(found.pairs[0].outcome, Outcome::Open);
+            let want = format!("1 is not distinguished by the study (A and B: {word} here)");
+            assert!(found.sentence.contains("best first, A / B."), "{}", found.sentence);
+            assert!(found.sentence.contains(&want), "{}", found.sentence);
+            assert!(conclusion(&[found]).contains("can't say"));
         }
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use fordway_stats::multiple::holm;
-use fordway_stats::paired::{Comparison, compare, verdict};
+use fordway_stats::multiple::{Tests, family};
+use fordway_stats::paired::{Comparison, compare};
 
 use super::{Results, VsBaseline, pairs};
 use crate::spec::{Experiment, Metric};
 use crate::trial::Condition;
 
-/// Fills in the comparisons of cells that are valid. Holm's family is all comparisons of one condition; its
+/// Fills in the comparisons of cells that are valid. Holm's family is both tests of all comparisons of one condition; its
 /// A/A pairs are a family of their own, and so is a metric that is measured at many points.
 pub(super) fn compare_all(experiment: &Experiment, results: &mut Results) {
     let mut found: Vec<(usize, String, Comparison, bool)> = Vec::new();
@@ -34,27 +34,28 @@ pub(super) fn compare_all(experiment: &Experiment, results: &mut Results) {
         let own = cell.point.is_some().then_some(cell.metric);
         families.entry((cell.condition.clone(), *same, own)).or_default().push(place);
     }
-    let mut adjusted: Vec<Option<f64>> = found.iter().map(|f| f.2.p_t).collect();
+    let mut adjusted = vec![(Tests::default(), 0); found.len()];
     for places in families.values() {
-        let with_p: Vec<usize> =
-            places.iter().copied().filter(|p| adjusted[*p].is_some()).collect();
-        let raw: Vec<f64> = with_p.iter().filter_map(|p| adjusted[*p]).collect();
-        for (place, p) in with_p.iter().zip(holm(&raw)) {
-            adjusted[*place] = Some(p);
+        let raw: Vec<Tests> = places.iter().map(|place| found[*place].2.tests()).collect();
+        for (place, tests) in places.iter().zip(family(&raw)) {
+            adjusted[*place] = (tests, places.len());
         }
     }
-    for ((index, base, c, same), p) in found.into_iter().zip(adjusted) {
+    for ((index, base, c, same), (adjusted, family)) in found.into_iter().zip(adjusted) {
         let higher = results.cells[index].metric.higher_is_better();
         results.cells[index].vs_baseline = Some(VsBaseline {
             base,
             ratio: c.ratio,
+            deviation: c.deviation,
             ci95: c.ratio_ci.map(|(lo, hi)| [lo, hi]),
-            p,
-            verdict: verdict(&c, p, experiment.alpha, higher),
+            p: adjusted.difference,
+            verdict: c.verdict(adjusted, experiment.alpha, higher),
             n: c.n,
             p_t: c.p_t,
             p_wilcoxon: c.p_wilcoxon,
             p_equivalence: c.p_equivalence,
+            p_equivalence_adjusted: adjusted.equivalence,
+            family,
             shift: c.shift,
             cliffs_delta: c.delta,
             same,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use fordway_stats::bootstrap::bca;
-use fordway_stats::describe::median;
+use fordway_stats::describe::{mean, median};
+use fordway_stats::interval::{Interval, of_median, of_ratio};
 use serde::Serialize;
 
 use crate::analysis::{Ceiling, Results, pairs};
@@ -23,13 +23,13 @@ pub struct Judged {
     pub goal: String,
     /// Measured.
     pub measured: Option<f64>,
-    /// 95 % interval of what was measured.
-    pub ci95: Option<[f64; 2]>,
+    /// Interval of what was measured, with its level.
+    pub interval: Option<Interval>,
     /// `x` or `ms`.
     pub unit: String,
     /// Whether the estimate reaches the goal; absent when it was not measured.
     pub met: Option<bool>,
-    /// Whether the goal lies inside the interval, so that chance may decide.
+    /// Whether chance may have decided: the goal lies inside the interval, or there is none.
     pub close: bool,
     /// The absolute values behind it.
     pub detail: String,
@@ -74,12 +74,10 @@ fn excuse(goal: &Goal, results: &Results, run: &RunSpec) -> String {
 }
 
 fn judge_one(goal: &Goal, results: &Results, run: &RunSpec) -> Judged {
-    let measured = measure(goal, results, run.seed);
+    let measured = measure(goal, results);
     let sign = if goal.want == Want::AtLeast { "≥" } else { "≤" };
-    let (value, ci95, detail) = measured.map_or_else(
-        || (None, None, excuse(goal, results, run)),
-        |(value, ci, detail)| (Some(value), ci, detail),
-    );
+    let (value, interval, detail) =
+        measured.unwrap_or_else(|| (None, None, excuse(goal, results, run)));
     let reached = |v: f64| match goal.want {
         Want::AtLeast => v >= goal.value,
         Want::AtMost => v <= goal.value,
@@ -89,10 +87,10 @@ fn judge_one(goal: &Goal, results: &Results, run: &RunSpec) -> Judged {
         text: goal.text.clone(),
         goal: format!("{sign} {} {}", goal.value, goal.unit),
         measured: value,
-        ci95,
+        interval,
         unit: goal.unit.clone(),
         met: value.map(reached),
-        close: ci95.is_some_and(|[lo, hi]| reached(lo) != reached(hi)),
+        close: value.is_some() && interval.is_none_or(|i| reached(i.low) != reached(i.high)),
         detail,
     }
 }
@@ -103,21 +101,20 @@ fn nanoseconds(rate: f64, ceiling: f64) -> f64 {
     1e6 / rate - 1e6 / ceiling
 }
 
-type Measured = (f64, Option<[f64; 2]>, String);
+type Measured = (Option<f64>, Option<Interval>, String);
 
-fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
+fn measure(goal: &Goal, results: &Results) -> Option<Measured> {
     let condition = results.conditions().first().copied()?.clone();
     let cell = |name: &str| results.cell(name, goal.metric, &condition).filter(|c| c.valid);
     let own = cell(&goal.mechanism)?;
     let unit = goal.metric.unit();
     let of = |c: &&Ceiling| c.metric == goal.metric && c.condition == condition;
     let ceiling = results.calibration.iter().find(of).map(|c| c.value);
-    let array = |ci: Option<(f64, f64)>| ci.map(|(lo, hi)| [lo, hi]);
     match goal.measure {
         Measure::Value => {
             let (least, most) = (nice(own.min?), nice(own.max?));
             let detail = format!("{} deployments, least {least}, most {most} {unit}", own.n);
-            Some((own.median?, own.ci95, detail))
+            Some((own.median, own.interval, detail))
         }
         Measure::Ratio | Measure::AddedShare => {
             let base = cell(goal.base.as_deref()?)?;
@@ -151,7 +148,7 @@ fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
                     median(&times)
                 }));
             }
-            Some((median(&ratios), array(bca(&ratios, 0.95, seed, median)), detail))
+            Some((Some(median(&ratios)), of_median(&ratios), detail))
         }
         Measure::AddedRatio => {
             let (base, zero) = (cell(goal.base.as_deref()?)?, cell(goal.zero.as_deref()?)?);
@@ -163,28 +160,28 @@ fn measure(goal: &Goal, results: &Results, seed: u64) -> Option<Measured> {
                 Some((value - native, bases.get(block)? - native))
             };
             let added: Vec<(f64, f64)> = own.values.iter().filter_map(added).collect();
+            let ratio = of_ratio(&added)?;
             let (own_added, base_added): (Vec<f64>, Vec<f64>) = added.iter().copied().unzip();
-            let ratios: Vec<f64> =
-                added.iter().filter(|(_, b)| *b > 0.0).map(|(a, b)| a / b).collect();
-            if ratios.is_empty() {
-                return None;
+            let (own_added, base_added) = (mean(&own_added), mean(&base_added));
+            if base_added < 0.0 {
+                let why = format!("{} adds less than nothing: there is no ratio", base.label);
+                return Some((None, None, why));
             }
-            let void = match added.len() - ratios.len() {
-                0 => String::new(),
-                n => format!(" ({n} more, in which {} added nothing, are left out)", base.label),
+            let unbounded = if ratio.interval.is_none() {
+                format!("; what {} adds cannot be told from nothing", base.label)
+            } else {
+                String::new()
             };
             let detail = format!(
-                "{:.3} against {:.3} {unit} ({}), native {:.3}; added {:.3} and {:.3}; median of {} \
-                 blocks{void}",
+                "{:.3} against {:.3} {unit} ({}), native {:.3}; added {own_added:.3} and {base_added:.3}, means of {} \
+                 blocks{unbounded}",
                 own.median?,
                 base.median?,
                 base.label,
                 zero.median?,
-                median(&own_added),
-                median(&base_added),
-                ratios.len()
+                added.len()
             );
-            Some((median(&ratios), array(bca(&ratios, 0.95, seed, median)), detail))
+            Some((Some(ratio.estimate), ratio.interval, detail))
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use fordway_stats::multiple::holm;
-use fordway_stats::paired::{Comparison, Verdict, compare, verdict};
+use fordway_stats::multiple::{Tests, family as adjust};
+use fordway_stats::paired::{Comparison, Verdict, compare};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -93,12 +93,12 @@ pub(super) fn noise(experiment: &Experiment, results: &Results) -> Option<Noise>
         false_pairs: Vec::new(),
     };
     for family in families.into_values() {
-        // Without a p, nothing can be shown.
-        let raw: Vec<f64> = family.iter().map(|pair| pair.found.p_t.unwrap_or(1.0)).collect();
-        all.below_alpha += raw.iter().filter(|p| **p < experiment.alpha).count();
-        for (pair, p) in family.iter().zip(holm(&raw)) {
+        let below = |pair: &&Pair<'_>| pair.found.p_t.is_some_and(|p| p < experiment.alpha);
+        all.below_alpha += family.iter().filter(below).count();
+        let raw: Vec<Tests> = family.iter().map(|pair| pair.found.tests()).collect();
+        for (pair, adjusted) in family.iter().zip(adjust(&raw)) {
             let higher = pair.base.metric.higher_is_better();
-            match verdict(&pair.found, Some(p), experiment.alpha, higher) {
+            match pair.found.verdict(adjusted, experiment.alpha, higher) {
                 Verdict::Equivalent => all.equivalent += 1,
                 Verdict::Unresolved => all.unresolved += 1,
                 Verdict::Better | Verdict::Worse => {
@@ -108,7 +108,8 @@ pub(super) fn noise(experiment: &Experiment, results: &Results) -> Option<Noise>
                         condition: pair.base.condition.clone(),
                         arms: [pair.own.mechanism.clone(), pair.base.mechanism.clone()],
                         ratio: pair.found.ratio,
-                        p,
+                        // Without a p, nothing is shown.
+                        p: adjusted.difference.unwrap_or(1.0),
                     });
                 }
             }
@@ -131,6 +132,14 @@ impl Noise {
     pub fn lines(&self) -> Vec<String> {
         let pairs = self.false_pairs.iter().map(FalsePair::words);
         std::iter::once(self.words()).chain(pairs).collect()
+    }
+
+    /// In a headline.
+    pub fn headline(&self) -> String {
+        format!(
+            "A/A: {} comparisons of equal mechanisms: {} false verdicts, {} equivalent, {} unresolved.",
+            self.comparisons, self.false_verdicts, self.equivalent, self.unresolved
+        )
     }
 
     /// In one sentence.

@@ -237,11 +237,28 @@ fn what_is_added_is_compared_inside_blocks() {
     let native = ("native-v6", [1.0, 10.0, 100.0, 1000.0, 1.0, 1.0, 1.0, 1.0]);
     // Adds 1, 2, 3 ..., but was not measured in the first block.
     let own = ("clat-fordway", [0.0, 11.0, 102.0, 1003.0, 5.0, 6.0, 7.0, 8.0]);
-    // Adds twice as much everywhere, but less than nothing in the last block.
+    // Adds twice as much everywhere, but less than nothing in the last block, which counts like all others.
     let tayga = ("clat-tayga", [10.0, 12.0, 104.0, 1006.0, 9.0, 11.0, 13.0, 0.5]);
     let goal = goals_of([native, own, tayga], None);
-    assert_eq!(goal.measured, Some(0.5), "{goal:?}");
-    assert!(goal.detail.contains("median of 6 blocks (1 more, in which CLAT, TAYGA added nothing"));
+    assert!((goal.measured.unwrap() - 28.0 / 41.5).abs() < 1e-12, "{goal:?}");
+    let interval = goal.interval.unwrap();
+    assert!(interval.contains(0.5) && interval.level == 0.95, "{interval:?}");
+    assert!(
+        goal.close && goal.detail.contains("added 4.000 and 5.929, means of 7 blocks"),
+        "{goal:?}"
+    );
+}
+
+#[test]
+fn a_base_that_adds_nothing_certain_leaves_a_goal_open() {
+    let native = ("native-v6", [1.0; 8]);
+    let own = ("clat-fordway", [1.1; 8]);
+    let tayga = ("clat-tayga", [1.3, 0.8, 1.2, 0.9, 1.1, 1.0, 1.25, 0.75]);
+    let goal = goals_of([native, own, tayga], None);
+    assert!(goal.close && goal.interval.is_none(), "{goal:?}");
+    assert!(goal.detail.ends_with("what CLAT, TAYGA adds cannot be told from nothing"), "{goal:?}");
+    let less = goals_of([native, own, ("clat-tayga", [0.9; 8])], None);
+    assert!(less.measured.is_none() && less.detail.contains("adds less than nothing"), "{less:?}");
 }
 
 #[test]
@@ -263,6 +280,6 @@ fn two_blocks_resolve_nothing() {
     for cell in &results.cells {
         let resolved = cell.vs_baseline.as_ref().is_some_and(|v| v.verdict != Verdict::Unresolved);
         assert!(!resolved, "{}", cell.mechanism);
-        assert_eq!(cell.ci95, None);
+        assert_eq!(cell.interval, None);
     }
 }

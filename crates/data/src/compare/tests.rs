@@ -9,8 +9,18 @@ fn run(blocks: u32, factor: f64) -> Run {
     artefacts::read(dir.path()).unwrap()
 }
 
-fn compared(a: &Run, b: &Run) -> Compared {
-    compare(("a", a), ("b", b))
+/// Three runs on days whose machines differ a little, in which one arm has `factor` times its values.
+fn side(arm: &str, factor: f64) -> Vec<(String, Run)> {
+    let day = |(number, speed): (usize, f64)| {
+        let mut run = run(6, speed);
+        let noise = 1.0 + 0.002 * number as f64;
+        for cell in run.results.cells.iter_mut().filter(|c| c.mechanism == arm) {
+            cell.median = cell.median.map(|m| m * factor * noise);
+            cell.values.iter_mut().for_each(|v| v.1 *= factor * noise);
+        }
+        (format!("day {number}"), run)
+    };
+    [1.0, 1.3, 0.8].into_iter().enumerate().map(day).collect()
 }
 
 fn of<'a>(found: &'a Compared, mechanism: &str, metric: Metric) -> &'a Pair {
@@ -18,30 +28,52 @@ fn of<'a>(found: &'a Compared, mechanism: &str, metric: Metric) -> &'a Pair {
 }
 
 #[test]
-fn twice_as_much_is_better_or_worse_as_the_metric_has_it() {
-    let (a, b) = (run(6, 1.0), run(6, 2.0));
-    let found = compared(&a, &b);
+fn days_that_differ_do_not_hide_what_the_ratios_show() {
+    let found = compare(&side("nat44", 1.0), &side("nat44", 2.0));
+    assert!(found.can_decide());
     let up = of(&found, "nat44", Metric::TcpThroughputUp);
-    assert_eq!(up.verdict, Verdict::Better);
+    assert_eq!((up.reference.as_deref(), up.a.runs, up.b.n), (Some("native-v6"), 3, 18));
+    assert_eq!(up.verdict, Verdict::Better, "{up:?}");
     assert!((up.ratio.unwrap() - 2.0).abs() < 1e-9);
     let [low, high] = up.ratio_ci95.unwrap();
     assert!(low < 2.0 && 2.0 < high && low > 1.9 && high < 2.1);
-    assert_eq!(up.cliffs_delta, Some(1.0));
     assert!(up.p.unwrap() >= up.p_welch.unwrap());
     assert_eq!(of(&found, "nat44", Metric::Rtt).verdict, Verdict::Worse);
-    // Native IPv6 doubled, too: that is the machine's, not the translator's.
-    assert!(found.warnings.iter().any(|w| w.contains("sentinel")), "{:?}", found.warnings);
+    // Another arm of the same runs did not change.
+    let other = of(&found, "nat64-tayga", Metric::Rtt);
+    assert_eq!(other.verdict, Verdict::Equivalent, "{other:?}");
+    let sentinel = of(&found, "native-v6", Metric::Rtt);
+    assert_eq!((sentinel.verdict, sentinel.ratio), (Verdict::Unresolved, Some(1.0)));
     assert!(found.differences.is_empty() && found.only_a.is_empty() && found.only_b.is_empty());
 }
 
 #[test]
-fn the_same_is_equivalent_and_few_deployments_have_no_verdict() {
-    let (a, b) = (run(6, 1.0), run(6, 1.001));
-    assert_eq!(of(&compared(&a, &b), "nat44", Metric::Rtt).verdict, Verdict::Equivalent);
-    let few = compared(&run(2, 1.0), &run(6, 3.0));
-    let cell = of(&few, "nat44", Metric::Rtt);
-    assert_eq!((cell.verdict, cell.p), (Verdict::Unresolved, None));
-    assert!(cell.why.as_ref().unwrap().contains("fewer than 3"));
+fn the_deployments_of_one_run_are_no_runs() {
+    let (a, b) = ([("a".to_owned(), run(20, 1.0))], side("nat44", 2.0));
+    let found = compare(&a, &b[..1]);
+    let up = of(&found, "nat44", Metric::TcpThroughputUp);
+    assert_eq!((up.verdict, up.p, up.ratio_ci95), (Verdict::Unresolved, None, None));
+    assert!((up.ratio.unwrap() - 2.0).abs() < 0.1, "described all the same: {up:?}");
+    assert!(up.why.as_ref().unwrap().contains("fewer than 3 runs"));
+    assert!(!found.can_decide());
+    assert!(
+        found.warnings[0].starts_with("1 run against 1 run: this can't decide"),
+        "{:?}",
+        found.warnings
+    );
+    // Two on a side have an interval, but no verdict.
+    let found = compare(&side("nat44", 1.0)[..2], &b);
+    let up = of(&found, "nat44", Metric::TcpThroughputUp);
+    assert!(up.ratio_ci95.is_some() && up.verdict == Verdict::Unresolved, "{up:?}");
+}
+
+#[test]
+fn a_faster_machine_is_a_warning_and_no_verdict() {
+    let faster: Vec<(String, Run)> = (0..3).map(|n| (format!("b{n}"), run(6, 1.5))).collect();
+    let found = compare(&side("nat44", 1.0), &faster);
+    let told = |w: &String| w.contains("sentinel") && w.contains("1.50 times A's");
+    assert!(found.warnings.iter().any(told), "{:?}", found.warnings);
+    assert_eq!(of(&found, "nat64-tayga", Metric::Rtt).verdict, Verdict::Equivalent);
 }
 
 #[test]
@@ -52,22 +84,24 @@ fn another_machine_is_a_warning_and_its_clock_no_other_condition() {
     for cell in &mut b.results.cells {
         cell.condition.clocksource = "hpet".into();
     }
-    let found = compared(&a, &b);
-    assert_eq!(found.cells.len(), a.results.cells.len());
-    assert_eq!(found.differences.len(), 1);
-    assert!(
-        found.warnings.iter().any(|w| w.contains("machines differ (kernel)")),
-        "{:?}",
-        found.warnings
-    );
+    let cells = a.results.cells.len();
+    let (first, second) = ([("a".to_owned(), a)], [("b".to_owned(), b)]);
+    let found = compare(&first, &second);
+    assert_eq!((found.cells.len(), found.differences.len()), (cells, 1));
+    let told = |w: &String| w.contains("machines differ (kernel)");
+    assert!(found.warnings.iter().any(told), "{:?}", found.warnings);
+    let both: Vec<(String, Run)> = first.into_iter().chain(second).collect();
+    let inside = |w: &String| w.contains("A: the machine of b differs");
+    assert!(compare(&both, &both).warnings.iter().any(inside));
 }
 
 #[test]
-fn what_one_run_alone_has_is_listed() {
+fn what_one_side_alone_has_is_listed() {
     let (a, mut b) = (run(3, 1.0), run(3, 1.0));
     b.results.cells.retain(|c| c.mechanism != "nat44");
-    let found = compared(&a, &b);
+    let (a, mut b) = ([("a".to_owned(), a)], [("b".to_owned(), b)]);
+    let found = compare(&a, &b);
     assert!(!found.only_a.is_empty() && found.only_a.iter().all(|n| n.contains("NAT44")));
-    b.results.cells.clear();
-    assert!(compared(&a, &b).warnings.iter().any(|w| w.contains("no cell in common")));
+    b[0].1.results.cells.clear();
+    assert!(compare(&a, &b).warnings.iter().any(|w| w.contains("no cell in common")));
 }

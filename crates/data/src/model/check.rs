@@ -1,6 +1,7 @@
 //! The simulation held against what was measured: rates that it predicts from processor times alone.
 
 use fordway_stats::describe::median;
+use fordway_stats::interval::Interval;
 use fordway_stats::simulate::{Closed, Service, Stage, closed};
 use serde::Serialize;
 
@@ -38,7 +39,7 @@ pub struct Checked {
     /// Measured, the median.
     pub measured: f64,
     /// Interval of the median.
-    pub ci95: Option<[f64; 2]>,
+    pub interval: Option<Interval>,
     /// Deployments.
     pub n: usize,
 }
@@ -113,7 +114,7 @@ fn dns(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
                 unit: RATE,
                 predicted: closed(&load, requests, seed).rate / 1e3,
                 measured: value,
-                ci95: rate.ci95,
+                interval: rate.interval,
                 n: rate.n,
             });
         }
@@ -151,7 +152,7 @@ fn flows(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
                 unit: RATE,
                 predicted: closed(&load, requests, seed).rate / 1e3,
                 measured: value,
-                ci95: cell.ci95,
+                interval: cell.interval,
                 n: cell.n,
             });
         }
@@ -217,7 +218,7 @@ fn curves(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
                     unit: "µs",
                     predicted: 1e6 * closed(&load, requests, seed).response,
                     measured: value,
-                    ci95: found.ci95,
+                    interval: found.interval,
                     n: found.n,
                 });
             }

@@ -1,60 +1,99 @@
 //! The cards at the top of the page.
 
+use fordway_stats::paired::Verdict;
 use serde::Serialize;
 
 use super::figures::slot;
-use super::words::{share, value};
-use crate::analysis::Cell;
-use crate::analysis::first;
+use super::words::{brief, share, value};
+use crate::analysis::{Cell, first, undecided};
 use crate::artefacts::Run;
 use crate::numbers::nice;
-use crate::spec::{Kind, Metric};
+use crate::spec::{Experiment, Kind, Metric};
 
 /// One translator at a glance.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Card {
     label: String,
     slot: usize,
-    up: String,
-    up_value: String,
-    down: String,
-    down_value: String,
-    rtt: String,
-    rtt_base: String,
+    rows: Vec<Row>,
     base: String,
     broken: Option<String>,
+}
+
+/// One quantity: what its verdict carries, and below it what was measured.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: &'static str,
+    said: String,
+    measured: String,
 }
 
 /// One card per translator with a base of its own.
 pub(super) fn cards(run: &Run) -> Vec<Card> {
     let cell = |name: &str, metric| first(&run.results, name, metric);
-    let of = |c: Option<&Cell>| {
-        c.and_then(|c| c.vs_baseline.as_ref()).map_or_else(|| "–".into(), |v| share(v.ratio))
-    };
-    let absolute = |c: Option<&Cell>| c.map_or_else(|| "–".into(), value);
+    let shown = [
+        (Metric::TcpThroughputUp, "TCP up"),
+        (Metric::TcpThroughputDown, "TCP down"),
+        (Metric::Rtt, "Round trip"),
+    ];
     let mut cards = Vec::new();
     for m in run.experiment.mechanisms.iter().filter(|m| m.kind == Kind::Clat) {
-        let up = cell(&m.name, Metric::TcpThroughputUp);
-        let down = cell(&m.name, Metric::TcpThroughputDown);
-        let rtt = cell(&m.name, Metric::Rtt);
-        let Some(any) = up.or(down).or(rtt) else { continue };
+        let found: Vec<(&Cell, &'static str)> = shown
+            .iter()
+            .filter_map(|(metric, name)| Some((cell(&m.name, *metric)?, *name)))
+            .collect();
+        let Some((any, _)) = found.first() else { continue };
         let base = m.base.as_deref().unwrap_or_default();
-        let native = cell(base, Metric::Rtt).and_then(|c| c.median);
-        let own = rtt.and_then(|c| c.median);
+        let row = |(own, name): &(&Cell, &'static str)| Row {
+            name,
+            said: said(own, cell(base, own.metric), &run.experiment),
+            measured: format!("{} {}", value(own), own.unit),
+        };
         cards.push(Card {
             label: m.label.clone(),
             slot: slot(&m.name),
-            up: of(up),
-            up_value: absolute(up),
-            down: of(down),
-            down_value: absolute(down),
-            rtt: own
-                .zip(native)
-                .map_or_else(|| "–".into(), |(own, native)| format!("{:+.3}", own - native)),
-            rtt_base: native.map_or_else(|| "–".into(), nice),
-            base: run.experiment.mechanism(base).map(|m| m.label.clone()).unwrap_or_default(),
+            rows: found.iter().map(row).collect(),
+            base: run.experiment.mechanism(base).map(brief).unwrap_or_default(),
             broken: any.broken.clone(),
         });
     }
     cards
+}
+
+/// The verdict: of rates a share, of times what is added.
+fn said(own: &Cell, base: Option<&Cell>, experiment: &Experiment) -> String {
+    let Some(vs) = &own.vs_baseline else { return "–".into() };
+    match vs.verdict {
+        Verdict::Equivalent => format!("equal within {}", share(experiment.margin)),
+        Verdict::Unresolved => undecided(vs, experiment),
+        Verdict::Better | Verdict::Worse if own.metric.higher_is_better() => share(vs.ratio),
+        Verdict::Better | Verdict::Worse => {
+            let medians = own.median.zip(base.and_then(|base| base.median));
+            medians.map_or_else(
+                || format!("× {}", nice(vs.ratio)),
+                |(own_median, base)| format!("{:+.3} {}", own_median - base, own.unit),
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{artefacts, fixture};
+
+    #[test]
+    fn a_card_says_what_was_decided_in_few_words() {
+        let dir = tempfile::tempdir().unwrap();
+        for (blocks, decided) in [(2, false), (7, true)] {
+            let folder = dir.path().join(blocks.to_string());
+            fixture::folder(&folder, "clat-vs-dual-stack", blocks, 1.0);
+            let cards = cards(&artefacts::read(&folder).unwrap());
+            assert!(!cards.is_empty());
+            for row in cards.iter().flat_map(|card| &card.rows) {
+                assert!(row.said.split_whitespace().count() <= 20, "{row:?}");
+                assert_eq!(!row.said.contains("not decided by this run"), decided, "{row:?}");
+            }
+        }
+    }
 }

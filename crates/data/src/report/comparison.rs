@@ -1,11 +1,11 @@
-//! The page of a comparison of two runs.
+//! The page of a comparison of runs.
 
 use minijinja::Environment;
 use serde::Serialize;
 
 use super::figures::{Figure, boxes, name_of};
 use super::page::{STYLE, add_parts, in_page};
-use super::words::{interval, p};
+use super::words::{interval, interval_at, p};
 use crate::compare::{Compared, Measured, Pair};
 use crate::error::{DataError, Result};
 use crate::numbers::nice;
@@ -95,28 +95,37 @@ pub fn render(found: &Compared, drawn: &[Figure]) -> Result<String> {
     template.render(minijinja::Value::from(minijinja::value::Serde(values))).map_err(fail)
 }
 
+/// What stands below a side's median: its interval, and of how many it is.
+fn below(of: &Measured) -> String {
+    format!("{} n {} in {} runs", interval_at(of.interval), of.n, of.runs)
+}
+
+/// The ratios of a side's runs.
+fn ratios(of: &Measured) -> String {
+    of.ratios.iter().map(|r| nice(*r)).collect::<Vec<String>>().join("  ")
+}
+
 fn row(cell: &Pair) -> Row {
-    let number =
-        |v: Option<f64>, digits: usize| v.map_or_else(|| "–".into(), |v| format!("{v:+.digits$}"));
     Row {
         label: cell.label.clone(),
         metric: quantity(cell.metric, cell.point.as_ref()),
         unit: cell.unit.clone(),
         a: value(&cell.a),
-        a_interval: format!("{} n {}", interval(cell.a.ci95), cell.a.n),
+        a_interval: below(&cell.a),
         b: value(&cell.b),
-        b_interval: format!("{} n {}", interval(cell.b.ci95), cell.b.n),
+        b_interval: below(&cell.b),
         ratio: cell.ratio.map_or_else(|| "–".into(), nice),
         ratio_interval: interval(cell.ratio_ci95),
         tests: vec![
             cell.label.clone(),
             quantity(cell.metric, cell.point.as_ref()),
-            number(cell.shift, 3),
-            number(cell.cliffs_delta, 2),
+            cell.reference.clone().unwrap_or_else(|| "–".into()),
+            ratios(&cell.a),
+            ratios(&cell.b),
             p(cell.p_welch),
             p(cell.p),
-            p(cell.p_mann_whitney),
             p(cell.p_equivalence),
+            p(cell.p_equivalence_adjusted),
         ],
         verdict: cell.verdict.word(),
         why: cell.why.clone(),

@@ -6,11 +6,11 @@ use minijinja::Environment;
 use serde_json::json;
 
 use super::page::{STYLE, add_parts};
-use super::words::{interval, share};
+use super::words::{interval_at, level, share};
 use crate::error::{DataError, Result};
 use crate::model::inputs::{Quantity, User};
 use crate::model::options::{BREAK_EVEN, BreakEven, Need, Network};
-use crate::model::{Decision, Needed, RESAMPLES, no_interval};
+use crate::model::{Decision, Needed, no_interval};
 use crate::numbers::nice;
 
 const TEMPLATE: &str = include_str!("../../templates/decision.html");
@@ -44,8 +44,8 @@ pub fn amount(needed: &Needed) -> String {
 /// The break-even share in words.
 pub fn break_even(decision: &Decision) -> String {
     let range = decision
-        .break_even_ci95
-        .map_or_else(no_interval, |[low, high]| format!("95 %: {low:.2} to {high:.2}"));
+        .break_even_interval
+        .map_or_else(no_interval, |i| format!("{}: {:.2} to {:.2}", level(i.level), i.low, i.high));
     match (decision.break_even, decision.break_even_missing) {
         (Some(BreakEven::At(share)), _) => format!(
             "Below a native IPv6 share of {share:.2} IPv6-only with NAT64 and DNS64 needs fewer processors, above it dual \
@@ -70,7 +70,7 @@ pub fn needs(decision: &Decision) -> Vec<(Need, Vec<(String, String)>)> {
         let needed = decision.needs.iter().find(|n| n.need == need && n.network == network);
         match needed {
             Some(n) if n.value.is_none() => ("–".into(), amount(n)),
-            Some(n) => (amount(n), interval(n.ci95)),
+            Some(n) => (amount(n), interval_at(n.interval)),
             None => ("–".into(), String::new()),
         }
     };
@@ -149,8 +149,8 @@ pub fn render(decision: &Decision) -> Result<String> {
                 s.folder.clone(),
                 s.made.into(),
                 scientific(i.median),
-                i.ci95.map_or_else(String::new, |[l, h]| {
-                    format!("{} – {}", scientific(l), scientific(h))
+                i.interval.map_or_else(String::new, |i| {
+                    format!("{} – {} ({})", scientific(i.low), scientific(i.high), level(i.level))
                 }),
                 s.values.len().to_string(),
             ]
@@ -181,7 +181,7 @@ pub fn render(decision: &Decision) -> Result<String> {
                 c.n.to_string(),
                 c.unit.into(),
                 nice(c.measured),
-                interval(c.ci95),
+                interval_at(c.interval),
                 nice(c.predicted),
                 format!("{:+.0} %", 100.0 * (c.predicted / c.measured - 1.0)),
                 c.folder.clone(),
@@ -209,7 +209,6 @@ pub fn render(decision: &Decision) -> Result<String> {
         "scaling": scaling,
         "checks": checks,
         "seed": decision.seed,
-        "resamples": RESAMPLES,
         // A page may not be ended by what stands in it.
         "data": script.to_string().replace('<', "\\u003c"),
     });

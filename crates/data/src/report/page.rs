@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::deviations::deviations;
 use super::figures::{self, Figure, name_of, slot};
-use super::words::{self, headline, interval, p, value, verdict};
+use super::words::{self, headline, interval, interval_at, p, value, verdict};
 use super::{cards, decision, grid, rfc8219, tables};
-use crate::analysis::{Cell, Noise};
+use crate::analysis::{Cell, Noise, Power};
 use crate::artefacts::Run;
 use crate::error::{DataError, Result};
 use crate::model::Decision;
@@ -177,6 +177,8 @@ pub fn render(run: &Run, drawn: &[Figure], decision: Option<&Decision>) -> Resul
             ]).collect::<Vec<_>>(),
             "limits": limits(run),
             "aa": aa(run),
+            "power": Power::table(&results.power),
+            "power_line": Power::line(&results.power),
             "noise": results.noise.as_ref().map(Noise::lines),
             "exclusions": results.exclusions.iter().map(|rule| vec![
                 rule.when.clone(),
@@ -335,7 +337,7 @@ fn row_cell(cell: Option<&Cell>) -> RowCell {
     let vs = cell.and_then(|c| c.vs_baseline.as_ref());
     RowCell {
         value: cell.map_or_else(|| "–".into(), value),
-        interval: interval(cell.and_then(|c| c.ci95)),
+        interval: interval_at(cell.and_then(|c| c.interval)),
         ratio: vs.map_or_else(String::new, |v| nice(v.ratio)),
         ratio_interval: interval(vs.and_then(|v| v.ci95)),
         verdict: cell.map(verdict).unwrap_or_default(),
@@ -379,9 +381,9 @@ fn goal_row(goal: &crate::analysis::Judged) -> BTreeMap<&'static str, String> {
             "measured",
             goal.measured.map_or_else(|| "–".into(), |v| format!("{} {}", nice(v), goal.unit)),
         ),
-        ("interval", interval(goal.ci95)),
+        ("interval", interval_at(goal.interval)),
         ("word", goal.word().into()),
-        ("close", if goal.close { "close: inside the interval" } else { "" }.into()),
+        ("close", if goal.close { "close: chance may have decided" } else { "" }.into()),
         ("detail", goal.detail.clone()),
     ])
 }

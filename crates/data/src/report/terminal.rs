@@ -2,9 +2,8 @@
 
 use super::grid;
 use super::points;
-use super::words::{headline, interval, share, value, verdict};
-use crate::analysis::first;
-use crate::analysis::{Cell, Results};
+use super::words::{headline, interval_at, share, value, verdict};
+use crate::analysis::{Cell, Power, Results, first};
 use crate::artefacts::Run;
 use crate::error::Result;
 use crate::numbers::nice;
@@ -74,6 +73,9 @@ pub fn print(run: &Run, report: &std::path::Path) -> Result<()> {
     if let Some(noise) = &results.noise {
         anstream::println!("\n{}", noise.lines().join("\n  "));
     }
+    if let Some(power) = Power::line(&results.power) {
+        anstream::println!("\n{power}");
+    }
     for warning in &results.warnings {
         let yellow = anstyle::AnsiColor::Yellow.on_default();
         anstream::println!("{yellow}warning{yellow:#}  {warning}");
@@ -128,7 +130,7 @@ pub fn matrix(experiment: &Experiment, results: &Results) -> (Vec<Vec<String>>, 
 fn throughput(cell: Option<&Cell>) -> String {
     cell.map_or_else(
         || "–".into(),
-        |c| format!("{} [{}]", value(c), c.ci95.map_or("–".into(), |ci| interval(Some(ci)))),
+        |c| format!("{} [{}]", value(c), c.interval.map_or("–".into(), |i| interval_at(Some(i)))),
     )
 }
 
@@ -202,15 +204,18 @@ fn group_table(experiment: &Experiment, results: &Results, group: Group) -> Vec<
 }
 
 fn goals_table(results: &Results) -> Vec<Vec<String>> {
-    let mut rows =
-        vec![["goal", "wanted", "measured", "95 %", "result", "from"].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        ["goal", "wanted", "measured", "interval (level)", "result", "from"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
     for goal in &results.goals {
         let close = if goal.close { " (close)" } else { "" };
         rows.push(vec![
             goal.id.clone(),
             goal.goal.clone(),
             goal.measured.map_or_else(|| "–".into(), |v| format!("{} {}", nice(v), goal.unit)),
-            interval(goal.ci95),
+            interval_at(goal.interval),
             format!("{}{close}", goal.word()),
             goal.detail.clone(),
         ]);

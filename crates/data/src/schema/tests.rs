@@ -58,7 +58,7 @@ fn what_is_no_result_is_told_apart() {
     let spoilt: [fn(&mut serde_json::Value); 4] = [
         |v| v["version"] = "one".into(),
         |v| v["cells"][0]["metric"] = "Speed up".into(),
-        |v| v["cells"][0]["ci95"] = serde_json::json!([1.0]),
+        |v| v["cells"][0]["interval"] = serde_json::json!([1.0]),
         |v| drop(v.as_object_mut().map(|o| o.remove("environment"))),
     ];
     assert_eq!(problems(&schema, &good), [""; 0]);

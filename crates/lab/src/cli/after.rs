@@ -48,14 +48,24 @@ pub(crate) enum FailIf {
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Folder of the run to compare with
-    pub(crate) a: PathBuf,
-    /// Folder of the run that is judged
-    pub(crate) b: PathBuf,
+    /// Folders of one run of each side: that to compare with, and that which is judged
+    #[arg(
+        num_args = 2,
+        value_names = ["A", "B"],
+        required_unless_present_any = ["before", "after"],
+        conflicts_with_all = ["before", "after"]
+    )]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Folders of the runs to compare with (side A); three or more for verdicts
+    #[arg(long, num_args = 1.., value_name = "RUN", requires = "after")]
+    pub(crate) before: Vec<PathBuf>,
+    /// Folders of the runs that are judged (side B); three or more for verdicts
+    #[arg(long, num_args = 1.., value_name = "RUN", requires = "before")]
+    pub(crate) after: Vec<PathBuf>,
     /// Folder for compare.html, compare.json and figures
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// End with status 1 at such a verdict
+    /// End with status 1 at such a verdict; needs three runs on each side
     #[arg(long, value_enum, value_name = "VERDICT")]
     pub(crate) fail_if: Option<FailIf>,
     /// Print JSON
@@ -102,7 +112,7 @@ pub(crate) struct DecideArgs {
     /// Mechanisms to take, with commas [default: the first of each kind that was measured]
     #[arg(long, value_delimiter = ',', value_name = "MECHANISM")]
     pub(crate) with: Vec<String>,
-    /// Seed of simulation and bootstrap
+    /// Seed of the simulation
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Page to write

@@ -1,6 +1,6 @@
-//! `compare`: two runs against each other.
+//! `compare`: runs against runs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fordway_data::artefacts;
 use fordway_data::compare::{Compared, compare};
@@ -13,13 +13,23 @@ use fordway_data::spec::quantity;
 use fordway_stats::paired::Verdict;
 
 use crate::cli::{CompareArgs, FailIf};
-use crate::error::{EXIT_DONE, EXIT_FAILED, Result};
+use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
 
-/// Compares run B with run A.
+/// Compares the runs of B with those of A.
 pub(super) fn compare_runs(args: &CompareArgs) -> Result<u8> {
-    let (a, b) = (artefacts::read(&args.a)?, artefacts::read(&args.b)?);
-    let shown = |dir: &Path| dir.display().to_string();
-    let found = compare((&shown(&args.a), &a), (&shown(&args.b), &b));
+    let (before, after) = match args.runs.as_slice() {
+        [a, b] => (std::slice::from_ref(a), std::slice::from_ref(b)),
+        _ => (args.before.as_slice(), args.after.as_slice()),
+    };
+    let read = |dirs: &[PathBuf]| -> Result<Vec<(String, Run)>> {
+        dirs.iter().map(|dir| Ok((dir.display().to_string(), artefacts::read(dir)?))).collect()
+    };
+    let found = compare(&read(before)?, &read(after)?);
+    if args.fail_if.is_some() && !found.can_decide() {
+        return Err(LabError::Usage(format!(
+            "--fail-if needs {FEWEST} runs on each side: with fewer nothing can be decided, so nothing could fail"
+        )));
+    }
     if let Some(out) = &args.out {
         write(&found, out)?;
     }
@@ -54,13 +64,15 @@ fn write(found: &Compared, out: &Path) -> Result<()> {
 
 fn print(found: &Compared) {
     for (name, side) in [("A", &found.a), ("B", &found.b)] {
-        anstream::println!(
-            "{name}  {}  {}  {}  {}",
-            side.folder,
-            side.experiment,
-            side.started,
-            side.machine
-        );
+        for run in side {
+            anstream::println!(
+                "{name}  {}  {}  {}  {}",
+                run.folder,
+                run.experiment,
+                run.started,
+                run.machine
+            );
+        }
     }
     if !found.differences.is_empty() {
         anstream::println!("\nWhat differs");
@@ -72,7 +84,8 @@ fn print(found: &Compared) {
         );
     }
     anstream::println!();
-    let head = ["mechanism", "metric", "unit", "A", "B", "B / A", "95 %", "p Holm", "verdict"];
+    let head =
+        ["mechanism", "metric", "unit", "A", "B", "runs", "B / A", "95 %", "p Holm", "verdict"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for cell in &found.cells {
         rows.push(vec![
@@ -81,6 +94,7 @@ fn print(found: &Compared) {
             cell.unit.clone(),
             comparison::value(&cell.a),
             comparison::value(&cell.b),
+            format!("{} / {}", cell.a.runs, cell.b.runs),
             cell.ratio.map_or_else(|| "–".into(), nice),
             interval(cell.ratio_ci95),
             p(cell.p),
@@ -121,19 +135,55 @@ mod tests {
             fixture::folder(&folder, "nat64", 4, factor);
             folder
         };
-        let (a, b, out) = (folder("a", 1.0), folder("b", 1.5), dir.path().join("out"));
-        let status = |a: &Path, b: &Path, fail_if| {
-            let out = Some(out.clone());
-            compare_runs(&CompareArgs { a: a.into(), b: b.into(), json: false, out, fail_if })
-                .unwrap()
+        let side = |name: &str, factor| -> Vec<PathBuf> {
+            (1..=3)
+                .map(|n| folder(&format!("{name}{n}"), factor * (1.0 + 0.001 * f64::from(n))))
+                .collect()
         };
-        assert_eq!(status(&a, &b, None), EXIT_DONE);
-        // Rates rose, and so did delays: something is worse.
-        assert_eq!(status(&a, &b, Some(FailIf::Worse)), EXIT_FAILED);
-        assert_eq!(status(&a, &a, Some(FailIf::Different)), EXIT_DONE);
+        let (a, out) = (side("a", 1.0), dir.path().join("out"));
+        // An arm alone is slower; all arms of the fixture are so many times as fast together.
+        let b: Vec<PathBuf> = side("b", 1.0);
+        for folder in &b {
+            slower(&folder.join("trials.jsonl"), "nat44");
+        }
+        let args = |before: &[PathBuf], after: &[PathBuf], fail_if| CompareArgs {
+            runs: Vec::new(),
+            before: before.into(),
+            after: after.into(),
+            json: false,
+            out: Some(out.clone()),
+            fail_if,
+        };
+        let status = |before: &[PathBuf], after: &[PathBuf], fail_if| {
+            compare_runs(&args(before, after, fail_if))
+        };
+        assert_eq!(status(&a, &b, None).unwrap(), EXIT_DONE);
+        assert_eq!(status(&a, &b, Some(FailIf::Worse)).unwrap(), EXIT_FAILED);
+        assert_eq!(status(&a, &a, Some(FailIf::Different)).unwrap(), EXIT_DONE);
         let page = std::fs::read_to_string(out.join("compare.html")).unwrap();
         assert!(
             page.contains("<svg") && !page.contains("src=\"") && out.join("compare.json").is_file()
         );
+        // A check that cannot be made has not passed.
+        let one = CompareArgs { runs: vec![a[0].clone(), b[0].clone()], ..args(&[], &[], None) };
+        assert_eq!(compare_runs(&one).unwrap(), EXIT_DONE);
+        let refused =
+            compare_runs(&CompareArgs { fail_if: Some(FailIf::Worse), ..one }).unwrap_err();
+        assert!(refused.to_string().contains("needs 3 runs on each side"), "{refused}");
+    }
+
+    /// Halves the values of one arm in a ledger.
+    fn slower(path: &Path, arm: &str) {
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = |line: &str| {
+            let mut trial: serde_json::Value = serde_json::from_str(line).unwrap();
+            if trial["mechanism"] == arm
+                && let Some(value) = trial["value"].as_f64()
+            {
+                trial["value"] = (0.5 * value).into();
+            }
+            format!("{trial}\n")
+        };
+        std::fs::write(path, text.lines().map(line).collect::<String>()).unwrap();
     }
 }

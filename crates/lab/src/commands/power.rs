@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use fordway_data::analysis::pairs;
 use fordway_data::artefacts::{self, Run};
 use fordway_data::spec::{Experiment, Metric, RunSpec};
-use fordway_stats::describe::{median, stddev};
 use fordway_stats::power::{
     MOST_BLOCKS, blocks_for_difference, blocks_for_equivalence, cv_of_ratio, deviation_of_ratio,
     least_difference,
@@ -22,7 +20,7 @@ const RESULTS: &str = "lab-results";
 /// Numbers of blocks in the table.
 const BLOCKS: [u32; 9] = [3, 5, 7, 10, 15, 20, 30, 50, 100];
 /// Fewest pairs from which a spread is taken.
-const FEWEST: usize = 3;
+const FEWEST: u32 = 3;
 
 #[derive(Serialize)]
 struct Line {
@@ -86,7 +84,7 @@ pub(super) fn sizes(
     run: &RunSpec,
     args: &PlanArgs,
 ) -> Result<Vec<String>> {
-    if run.blocks < FEWEST as u32 {
+    if run.blocks < FEWEST {
         return Ok(Vec::new());
     }
     let declared = args.cv.or(experiment.expected_cv);
@@ -143,27 +141,11 @@ fn words(experiment: &Experiment, blocks: u32, spread: &Spread) -> Vec<String> {
     )]
 }
 
-/// The spread that a run has seen, by quantity: the median over its pairs of arms.
+/// The spread that a run has seen, by quantity.
 fn of_run(run: &Run, dir: &Path) -> Option<Spread> {
-    let cells = &run.results.cells;
-    let mut of = Vec::new();
-    for metric in &run.experiment.metrics {
-        let deviations: Vec<f64> = cells
-            .iter()
-            .filter(|cell| cell.metric == *metric)
-            .filter_map(|own| {
-                let base = &own.vs_baseline.as_ref()?.base;
-                let base =
-                    run.results.cell_at(base, *metric, &own.condition, own.point.as_ref())?;
-                let logs: Vec<f64> =
-                    pairs(own, base).into_iter().map(|(a, b)| (a / b).ln()).collect();
-                (logs.len() >= FEWEST).then(|| stddev(&logs)).filter(|d| *d > 0.0)
-            })
-            .collect();
-        if !deviations.is_empty() {
-            of.push((Some(*metric), cv_of_ratio(median(&deviations))));
-        }
-    }
+    let seen = run.results.power.iter().filter(|p| p.blocks >= FEWEST && p.deviation > 0.0);
+    let of: Vec<(Option<Metric>, f64)> =
+        seen.map(|p| (Some(p.metric), cv_of_ratio(p.deviation))).collect();
     (!of.is_empty()).then(|| Spread { of, from: format!("as in {}", dir.display()) })
 }
 

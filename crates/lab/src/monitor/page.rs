@@ -100,12 +100,12 @@ pub(crate) fn comparison(all: &[Compared]) -> Vec<Vec<String>> {
         "mean B",
         "median A",
         "median B",
-        "blocks",
+        "worth",
         "B - A",
         "95 %",
         "p Welch",
         "p Holm",
-        "p Mann-Whitney",
+        "p ranks",
         "p as in 2012",
         "Hodges-Lehmann",
         "Cliff δ",
@@ -115,10 +115,10 @@ pub(crate) fn comparison(all: &[Compared]) -> Vec<Vec<String>> {
         let (a, b) = (&c.first, &c.second);
         let mut row = vec![c.label.clone(), c.unit.into(), c.verdict.into()];
         row.extend([a.summary.mean, b.summary.mean, a.summary.median, b.summary.median].map(nice));
-        row.push(format!("{} / {}", a.blocks.len(), b.blocks.len()));
+        row.push(format!("{:.0} / {:.0}", a.worth, b.worth));
         row.push(c.difference.map_or_else(|| "–".into(), |d| signed(d.0)));
         row.push(c.difference.map_or_else(String::new, |d| d.1.map(signed).join(" – ")));
-        row.extend([c.p_welch, c.p_holm, c.p_mann_whitney, c.p_as_in_the_study].map(p));
+        row.extend([c.p_welch, c.p_holm, c.p_ranks, c.p_as_in_the_study].map(p));
         row.push(signed(c.shift));
         row.push(c.cliffs_delta.map_or_else(|| "–".into(), |d| format!("{d:+.2}")));
         rows.push(row);
@@ -199,9 +199,9 @@ pub(crate) fn write_comparison(
         &Page {
             title: format!("{} against {}", second.spec.watched, first.spec.watched),
             lede: format!(
-                "B against A. Tests are made on the means of blocks of neighbouring samples, as many as the series is worth \
-             independent values. Equivalent: two one-sided Welch tests within ±{:.0} % at {ALPHA}; else better or worse: \
-             Welch's test, adjusted by Holm's rule, below {ALPHA}. \"p as in 2012\" is Student's pooled test on all \
+                "B against A. In tests each series counts as many values as it is worth independent ones. Equivalent: two \
+             one-sided Welch tests within ±{:.0} % of A's mean; else better or worse: Welch's test; both adjusted \
+             together by Holm's rule, below {ALPHA}. \"p ranks\" is Welch's test on ranks. \"p as in 2012\" is Student's pooled test on all \
              samples as if they were independent, as in the study: it finds too much.",
                 100.0 * MARGIN
             ),

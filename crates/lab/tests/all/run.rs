@@ -97,7 +97,7 @@ fn check_results(run: &Folder, expected: usize) {
         "max",
         "stddev",
         "p95",
-        "ci95",
+        "interval",
         "vs_baseline",
         "limiter",
         "valid",
