@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use fordway_counters::dstm;
 use fordway_nameserver as dns64;
 use fordway_proxy as proxy;
 use fordway_router as router;
-use fordway_counters::dstm;
 use fordway_xlat::{Counters, Direction, DropReason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

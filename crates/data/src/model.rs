@@ -6,8 +6,8 @@ pub mod inputs;
 pub mod options;
 mod uncertain;
 
-use fordway_stats::simulate::{Open, Service, capacity, open};
 use fordway_stats::interval::{FEWEST, Interval};
+use fordway_stats::simulate::{Open, Service, capacity, open};
 use serde::Serialize;
 
 use check::Checked;

@@ -13,8 +13,8 @@ use crate::cookie::Jar;
 use crate::lease::{Identity, Lease, Record, Slot};
 use crate::message::{Body, Key, Message, Reason};
 use crate::pool::Pool;
-use fordway_softwire::Binding;
 use fordway_counters::dstm::ServerStats;
+use fordway_softwire::Binding;
 
 pub use settings::{ClientKey, PrefixKey, ServerSettings, WrongSettings};
 

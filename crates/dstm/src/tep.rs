@@ -7,8 +7,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::lease::Slot;
 use crate::message::{Body, Change, Key, Message};
-use fordway_softwire::Binding;
 use fordway_counters::dstm::TepStats;
+use fordway_softwire::Binding;
 
 /// What is to be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

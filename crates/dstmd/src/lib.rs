@@ -29,10 +29,10 @@ use fordway_dstm::{Binding, WrongSettings};
 pub use agent::{Agent, AgentSettings, BoundAgent};
 pub use client::{ClientHandle, ClientOptions, Host, Runner};
 pub use file::read as read_leases;
-pub use fordway_dstm as protocol;
 pub use fordway_counters::dstm::{
     ClientStats, LeaseView, ServerStats as Stats, TepStats as AgentStats,
 };
+pub use fordway_dstm as protocol;
 pub use inject::Injector;
 pub use server::{Bound, Server, Settings, TepPlace};
 pub use waiting::Waiting;

@@ -2,10 +2,9 @@
 
 use fordway_stats::multiple::holm;
 
-use super::{Ceiling, Drift, Results, VsBaseline};
+use super::{Ceiling, Cell, Drift, Results, VsBaseline};
 use crate::environment::Environment;
-use crate::spec::Experiment;
-use crate::spec::quantity;
+use crate::spec::{Experiment, MechanismSpec, quantity};
 use crate::trial::FLAG_OTHER;
 use crate::trial::Trial;
 
@@ -25,10 +24,37 @@ pub(super) fn warnings(experiment: &Experiment, results: &Results) -> Vec<String
             ));
         }
     }
+    all.extend(controls(experiment, results));
     all.extend(drifts(experiment, results));
     all.extend(uncalibrated(results));
     all.extend(busy(&results.environment));
     all
+}
+
+/// Known costs that the run measured as other ones: rates whose interval does not contain what was injected.
+fn controls(experiment: &Experiment, results: &Results) -> Vec<String> {
+    let known = |cell: &Cell| {
+        let arm = experiment.mechanism(&cell.mechanism).ok()?;
+        let base = experiment.mechanism(arm.base.as_deref()?).ok()?;
+        let left = |arm: &MechanismSpec| Some(1.0 - f64::from(arm.cost_percent?) / 100.0);
+        Some(left(arm)? / left(base)?)
+    };
+    let told = results.cells.iter().filter(|cell| cell.metric.higher_is_better()).filter_map(|cell| {
+        let (vs, truth) = (cell.vs_baseline.as_ref()?, known(cell)?);
+        let [low, high] = vs.ci95?;
+        (truth < low || truth > high).then(|| {
+            format!(
+                "Control: {} leaves {:.0} % of its base's {}, and was measured as {:.1} % ({:.1} to {:.1} %).",
+                cell.label,
+                100.0 * truth,
+                quantity(cell.metric, cell.point.as_ref()),
+                100.0 * vs.ratio,
+                100.0 * low,
+                100.0 * high
+            )
+        })
+    });
+    told.collect()
 }
 
 /// Whether the machine was busy with other work when the run began. The load average also remembers work that had ended
@@ -116,7 +142,30 @@ pub(super) fn disturbed(trials: &[&Trial]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::environment;
+    use crate::analysis::analyse;
+    use crate::fixture::{self, environment};
+
+    #[test]
+    fn a_known_cost_that_was_measured_as_another_is_a_warning() {
+        let experiment = fixture::experiment("control");
+        let of = |factor: f64| {
+            let mut trials = fixture::trials(&experiment, 7, 1.0);
+            for trial in &mut trials {
+                let arm = experiment.mechanism(&trial.mechanism).ok();
+                let cost = arm.and_then(|arm| arm.cost_percent).map_or(0.0, f64::from);
+                let noise = 1.0 + 0.002 * f64::from((trial.block * 7 + cost as u32 * 3) % 5);
+                trial.value = trial.value.map(|_| (1.0 - factor * cost / 100.0) * noise);
+            }
+            let results = analyse(&experiment, environment(), &trials).unwrap();
+            controls(&experiment, &results)
+        };
+        assert_eq!(of(1.0), Vec::<String>::new());
+        let said = of(0.5);
+        assert!(
+            said.iter().any(|w| w.contains("leaves 90 % of its base's Datagrams up")),
+            "{said:?}"
+        );
+    }
 
     #[test]
     fn what_others_did_counts_and_a_load_average_only_without_it() {

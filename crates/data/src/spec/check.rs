@@ -189,6 +189,10 @@ fn contradictions(check: &mut Check<'_>, at: &str, arm: &MechanismSpec, all: &[M
         let message = format!("applications behind {kind} speak {other}");
         check.wrong(&own("family"), message, format!("write family = \"{word}\""));
     }
+    if arm.cost_percent.is_some() && arm.implementation != "native" {
+        let message = "a known cost is injected into native forwarding only".to_owned();
+        check.wrong(&own("cost_percent"), message, "leave cost_percent out".to_owned());
+    }
     if !arm.alg.is_empty() && !matches!(arm.kind, Kind::Nat64 | Kind::NatPt) {
         let message = "only NAT64 and NAT-PT have application gateways";
         check.wrong(&own("alg"), message.into(), "leave alg out".to_owned());

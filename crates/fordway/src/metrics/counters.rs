@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
+use fordway_counters::dstm;
 use fordway_nameserver as dns64;
 use fordway_proxy as proxy;
 use fordway_relay as trt;
 use fordway_resolver as upstream;
 use fordway_router as router;
-use fordway_counters::dstm;
 
 use crate::output::group;
 use crate::output::{FAINT, WARNING};

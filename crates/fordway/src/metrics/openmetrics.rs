@@ -105,11 +105,11 @@ mod tests {
         KernelStats, LatencyStats, LogStats, Nat44Stats, Nat64Stats, NatPtStats, OccupancyStats,
         PoolStats, Totals, TranslatorStats, TrtStats,
     };
+    use fordway_counters::dstm;
     use fordway_nameserver as dns64;
     use fordway_proxy as proxy;
     use fordway_resolver as upstream;
     use fordway_router as router;
-    use fordway_counters::dstm;
     use fordway_xlat::DropReason;
 
     use super::*;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use fordway_data::artefacts;
-use fordway_data::compare::{Compared, compare};
+use fordway_data::artefacts::{self, Run};
+use fordway_data::compare::{Compared, FEWEST, compare};
 use fordway_data::error::DataError;
 use fordway_data::files::write_file;
 use fordway_data::numbers::nice;

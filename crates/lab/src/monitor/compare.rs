@@ -245,9 +245,9 @@ mod tests {
 
     #[test]
     fn samples_that_follow_each_other_are_not_taken_for_independent_ones() {
-        // Two slow waves, out of step: their means differ by chance alone.
+        // Two halves of slow waves, out of step: their means differ by chance alone.
         let wave = |shift: f64| -> Vec<f64> {
-            (0..240).map(|i| 10.0 + (f64::from(i) / 40.0 + shift).sin()).collect()
+            (0..240).map(|i| 10.0 + (f64::from(i) / 80.0 + shift).sin()).collect()
         };
         let (a, b) = (recording("a", CPU, &wave(0.0)), recording("b", CPU, &wave(1.0)));
         let all = compare(&a, &b);

@@ -354,6 +354,7 @@ fn read_commands_print_json() {
     let expected = [
         "aa",
         "clat-vs-dual-stack",
+        "control",
         "dns64",
         "goals",
         "http-translators",

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use fordway_config::{Config, DstmServer, DstmTep, DstmTepPlace, SoftwireEnd};
 use fordway_control::{DstmServerStatus, DstmTepStatus, Stats, Status};
+use fordway_counters::dstm::LeaseView;
 use fordway_dstmd::protocol::{
     ClientId, ClientKey, Key, LinkSettings, PrefixKey, ServerSettings, Slot,
 };
 use fordway_dstmd::{Agent, AgentSettings, Error, Server, Settings, TepPlace};
 use fordway_net::privilege::Capability;
-use fordway_counters::dstm::LeaseView;
 
 use super::failure::{listen, whole};
 use super::kinds::at_most_one;
