@@ -1,195 +1,215 @@
-//! The few calls of bpf(2) that the testers need, behind a safe interface.
+//! Loading of the testers' programs, with libbpf; memory shared with them; and their links to devices.
+//!
+//! All `unsafe` of this crate is here.
 
-use std::io::{Error, Result};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-/// One instruction of a program, as the kernel reads it (RFC 9669 section 3).
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Instruction {
-    /// What to do.
-    pub(super) code: u8,
-    /// Destination in the low four bits, source in the high ones (little-endian hosts).
-    pub(super) registers: u8,
-    /// Offset of a jump or of a memory access.
-    pub(super) offset: i16,
-    /// Immediate value.
-    pub(super) value: i32,
-}
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{DataSec, Var};
+use libbpf_rs::{
+    Map, MapCore, Object, ObjectBuilder, PrintLevel, ProgramInput, ProgramOutput, libbpf_sys,
+    set_print,
+};
 
-const MAP_CREATE: libc::c_long = 0;
-const MAP_LOOKUP: libc::c_long = 1;
-const PROG_LOAD: libc::c_long = 5;
-const PROG_TEST_RUN: libc::c_long = 10;
-const LINK_CREATE: libc::c_long = 28;
-
-const MAP_TYPE_ARRAY: u32 = 2;
-const PROG_TYPE_XDP: u32 = 6;
-const ATTACH_XDP: u32 = 37;
-/// In the driver: a generic hook would cost the very copies that are to be avoided.
-const XDP_DRIVER: u32 = 1 << 2;
 /// Frames go where the program says instead of back to the caller.
-const LIVE_FRAMES: u32 = 1 << 1;
-/// A map that this process can have in its own memory.
-const MAPPABLE: u32 = 1 << 10;
+const LIVE_FRAMES: u32 = libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES;
 
-/// The argument of bpf(2): long enough for every command used here, zero where nothing is said.
+/// A compiled object. ELF structures are read where they lie.
 #[repr(C, align(8))]
-struct Attributes([u32; 32]);
+pub(super) struct Compiled<T: ?Sized>(pub(super) T);
 
-impl Attributes {
-    fn new() -> Self {
-        Self([0; 32])
-    }
-
-    /// Sets the 32-bit field at this octet.
-    fn word(mut self, at: usize, value: u32) -> Self {
-        self.0[at / 4] = value;
-        self
-    }
-
-    /// Sets the 64-bit field at this octet to an address.
-    fn address<T: ?Sized>(mut self, at: usize, of: *const T) -> Self {
-        let value = of.cast::<u8>() as u64;
-        let [low, high] = [value as u32, (value >> 32) as u32];
-        let halves = if cfg!(target_endian = "little") { [low, high] } else { [high, low] };
-        self.0[at / 4..at / 4 + 2].copy_from_slice(&halves);
-        self
-    }
-
-    /// Calls bpf(2).
-    ///
-    /// Every address set before must point to memory of the length that the fields beside it name,
-    /// alive until this returns; memory that the command writes must have been borrowed mutably.
-    fn call(&mut self, command: libc::c_long) -> Result<i32> {
-        let size = std::mem::size_of::<Self>();
-        // SAFETY: the pointer is to this very struct, whose size is given; what its addresses point
-        // to is kept alive by the callers below, which borrow it over the call.
-        let answer = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut self.0, size) };
-        i32::try_from(answer).ok().filter(|a| *a >= 0).ok_or_else(Error::last_os_error)
-    }
-
-    fn descriptor(mut self, command: libc::c_long) -> Result<OwnedFd> {
-        let number = self.call(command)?;
-        // SAFETY: these commands return a new descriptor, which nobody else owns.
-        Ok(unsafe { OwnedFd::from_raw_fd(number) })
-    }
+/// The objects.
+macro_rules! compiled {
+    ($name:literal) => {{
+        static OBJECT: &$crate::bpf::Compiled<[u8]> =
+            &$crate::bpf::Compiled(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".o")));
+        &OBJECT.0
+    }};
 }
-
-/// A number that a program counts up.
-#[derive(Debug)]
-pub(super) struct Counter(OwnedFd);
-
-impl Counter {
-    /// A counter at zero.
-    pub(super) fn new() -> Result<Self> {
-        let (key, value, entries) = (4, 8, 1);
-        let attributes = Attributes::new().word(0, MAP_TYPE_ARRAY).word(4, key).word(8, value);
-        attributes.word(12, entries).descriptor(MAP_CREATE).map(Self)
-    }
-
-    /// How a program names it.
-    pub(super) fn number(&self) -> i32 {
-        self.0.as_raw_fd()
-    }
-
-    /// What it stands at.
-    pub(super) fn read(&self) -> Result<u64> {
-        let key = 0u32;
-        let mut value = 0u64;
-        Attributes::new()
-            .word(0, self.0.as_raw_fd() as u32)
-            .address(8, &raw const key)
-            .address(16, &raw mut value)
-            .call(MAP_LOOKUP)?;
-        Ok(value)
-    }
-}
-
-/// A loaded XDP program.
-#[derive(Debug)]
-pub(super) struct Program(OwnedFd);
+pub(super) use compiled;
 
 /// A program at a device; dropping it takes the program off.
 #[derive(Debug)]
 pub(super) struct Link(#[expect(dead_code, reason = "held, never read")] OwnedFd);
 
-impl Program {
-    /// Loads a program; the error holds what the verifier said.
-    pub(super) fn load(instructions: &[Instruction]) -> Result<Self> {
-        let license = c"GPL";
-        let mut log = vec![0u8; 16_384];
-        let attributes = Attributes::new()
-            .word(0, PROG_TYPE_XDP)
-            .word(4, instructions.len() as u32)
-            .address(8, instructions.as_ptr())
-            .address(16, license.as_ptr())
-            .word(24, 1)
-            .word(28, log.len() as u32)
-            .address(32, log.as_mut_ptr());
-        attributes.descriptor(PROG_LOAD).map(Self).map_err(|error| {
-            let said = String::from_utf8_lossy(&log);
-            let said = said.trim_end_matches('\0').trim();
-            let last = said.lines().last().unwrap_or_default();
-            Error::new(error.kind(), format!("{error} {last}"))
-        })
+/// Programs of an object, with the variables and the map that they share with this process.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    object: Object,
+    /// Where each variable in `.bss` lies, in octets.
+    places: BTreeMap<String, usize>,
+    variables: Shared,
+}
+
+impl Loaded {
+    /// Loads an object's programs after setting variables to these octets; `entries` is the length of its maps.
+    pub(super) fn new(octets: &'static [u8], set: &[(&str, &[u8])], entries: u32) -> Result<Self> {
+        set_print(Some((PrintLevel::Warn, keep)));
+        let sections = sections(octets)?;
+        let mut object = ObjectBuilder::default().open_memory(octets).map_err(explained)?;
+        let mut unset: Vec<&str> = set.iter().map(|(name, _)| *name).collect();
+        for mut map in object.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            let section = sections.iter().find(|(section, _)| name.ends_with(section.as_str()));
+            let Some((_, places)) = section else {
+                map.set_max_entries(entries).map_err(explained)?;
+                continue;
+            };
+            let content = map.initial_value_mut().unwrap_or_default();
+            for (name, value) in set {
+                let Some(place) = places.get(*name) else { continue };
+                let there = content.get_mut(*place..).and_then(|c| c.get_mut(..value.len()));
+                there.ok_or_else(|| unknown(name))?.copy_from_slice(value);
+                unset.retain(|left| left != name);
+            }
+        }
+        if let Some(name) = unset.first() {
+            return Err(unknown(name));
+        }
+        let object = object.load().map_err(explained)?;
+        let variables = shared(&object, |map| map.to_string_lossy().ends_with(BSS), BSS)?;
+        let places = sections.into_iter().find(|(name, _)| name == BSS).map(|(_, places)| places);
+        Ok(Self { object, places: places.unwrap_or_default(), variables })
     }
 
-    /// Puts the program at a device's driver hook.
-    pub(super) fn attach(&self, device: u32) -> Result<Link> {
-        let attributes = Attributes::new().word(0, self.0.as_raw_fd() as u32).word(4, device);
-        attributes.word(8, ATTACH_XDP).word(12, XDP_DRIVER).descriptor(LINK_CREATE).map(Link)
+    /// The words from a variable in `.bss` on. It must be there.
+    pub(super) fn words(&self, name: &str) -> &[AtomicU64] {
+        &self.variables.words()[self.places[name] / 8..]
     }
 
-    /// Runs the program `times` times over live frames that begin as `frame`, `batch` at a time.
+    /// Sets all variables in `.bss` to zero.
+    pub(super) fn clear(&self) {
+        for word in self.variables.words() {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Memory of a map.
+    pub(super) fn map(&self, name: &str) -> Result<Shared> {
+        shared(&self.object, |map| map == name, name)
+    }
+
+    fn test_run<'a>(
+        &self,
+        program: &str,
+        input: ProgramInput<'a>,
+    ) -> libbpf_rs::Result<ProgramOutput<'a>> {
+        let found = self.object.progs_mut().find(|found| found.name() == program);
+        found.ok_or_else(|| libbpf_rs::Error::from(unknown(program)))?.test_run(input)
+    }
+
+    /// Puts a program at a device's driver hook: a generic hook would cost the very copies that are to be avoided.
+    pub(super) fn attach(&self, program: &str, device: u32) -> Result<Link> {
+        let options = libbpf_sys::bpf_link_create_opts {
+            sz: std::mem::size_of::<libbpf_sys::bpf_link_create_opts>() as u64,
+            flags: libbpf_sys::XDP_FLAGS_DRV_MODE,
+            ..Default::default()
+        };
+        let found = self.object.progs().find(|found| found.name() == program);
+        let program = found.ok_or_else(|| unknown(program))?.as_fd().as_raw_fd();
+        let kind = libbpf_sys::BPF_XDP;
+        // SAFETY: the options outlive the call and say their own size; the descriptor is open.
+        let link = unsafe {
+            libbpf_sys::bpf_link_create(program, device as i32, kind, &raw const options)
+        };
+        if link < 0 {
+            return Err(Error::from_raw_os_error(-link));
+        }
+        // SAFETY: the call returned a new descriptor, which nobody else owns.
+        Ok(Link(unsafe { OwnedFd::from_raw_fd(link) }))
+    }
+
+    /// Runs a program `times` times over live frames that begin as `frame`, as many at a time as the kernel likes (64).
     /// A signal ends it early, which is no error.
-    pub(super) fn repeat(&self, frame: &[u8], times: u32, batch: u32) -> Result<()> {
-        let mut attributes = Attributes::new()
-            .word(0, self.0.as_raw_fd() as u32)
-            .word(8, frame.len() as u32)
-            .address(16, frame.as_ptr())
-            .word(32, times)
-            .word(64, LIVE_FRAMES)
-            .word(72, batch);
-        match attributes.call(PROG_TEST_RUN) {
-            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => Err(error),
+    pub(super) fn repeat(&self, program: &str, frame: &[u8], times: u32) -> Result<()> {
+        let input = ProgramInput {
+            data_in: Some(frame),
+            flags: LIVE_FRAMES,
+            repeat: times,
+            ..Default::default()
+        };
+        match self.test_run(program, input) {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
+                Err(explained(error))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Runs the program once over a copy of `frame`: its verdict, and the frame as it left it.
+    /// Runs a program once over a copy of `frame`: its verdict, and the frame as it left it.
     #[cfg(test)]
-    pub(super) fn run(&self, frame: &[u8]) -> Result<(u32, Vec<u8>)> {
+    pub(super) fn run(&self, program: &str, frame: &[u8]) -> Result<(u32, Vec<u8>)> {
         let mut out = vec![0u8; frame.len() + 64];
-        let mut attributes = Attributes::new()
-            .word(0, self.0.as_raw_fd() as u32)
-            .word(8, frame.len() as u32)
-            .word(12, out.len() as u32)
-            .address(16, frame.as_ptr())
-            .address(24, out.as_mut_ptr());
-        attributes.call(PROG_TEST_RUN)?;
-        out.truncate(attributes.0[12 / 4] as usize);
-        Ok((attributes.0[1], out))
+        let input =
+            ProgramInput { data_in: Some(frame), data_out: Some(&mut out), ..Default::default() };
+        let output = self.test_run(program, input).map_err(explained)?;
+        let left = output.data.map(|data| data.to_vec()).unwrap_or_default();
+        Ok((output.return_value, left))
     }
 }
 
-/// An array of values that programs and this process share.
+/// The section of variables that are zero at first.
+const BSS: &str = ".bss";
+
+/// Sections of variables by their names: where each variable lies, in octets.
+fn sections(octets: &'static [u8]) -> Result<Vec<(String, BTreeMap<String, usize>)>> {
+    let btf = Btf::from_raw("object", octets).map_err(explained)?.ok_or_else(|| unknown("BTF"))?;
+    let all = btf.type_by_kind::<DataSec<'_>>().map(|section| {
+        let places = section.iter().filter_map(|variable| {
+            let var: Var<'_> = btf.type_by_id(variable.ty)?;
+            Some((var.name()?.to_string_lossy().into_owned(), variable.offset as usize))
+        });
+        let name = section.name().unwrap_or_default().to_string_lossy().into_owned();
+        (name, places.collect())
+    });
+    Ok(all.collect())
+}
+
+fn shared(object: &Object, wanted: impl Fn(&OsStr) -> bool, name: &str) -> Result<Shared> {
+    let map = object.maps().find(|map| wanted(map.name()));
+    Shared::new(&map.ok_or_else(|| unknown(name))?)
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("the object has no {name}"))
+}
+
+/// What libbpf has said since an error was explained: the verifier's reasons among it.
+static SAID: Mutex<String> = Mutex::new(String::new());
+/// Lines of it that an error repeats: a verifier explains itself at its end.
+const KEPT_LINES: usize = 12;
+
+#[allow(clippy::needless_pass_by_value, reason = "the library's signature")]
+fn keep(_: PrintLevel, message: String) {
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).push_str(&message);
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "an argument of map_err")]
+fn explained(error: libbpf_rs::Error) -> Error {
+    let said = std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
+    let lines: Vec<&str> = said.lines().collect();
+    let end = lines[lines.len().saturating_sub(KEPT_LINES)..].join("\n");
+    Error::other(format!("{error:#} {end}"))
+}
+
+/// A map of 64-bit words that programs and this process share.
 #[derive(Debug)]
-pub(super) struct Table {
-    descriptor: OwnedFd,
+pub(super) struct Shared {
     start: *const AtomicU64,
     words: usize,
 }
 
-impl Table {
-    /// `entries` values of `value_words` 64-bit words, all zero.
-    pub(super) fn new(value_words: u32, entries: u32) -> Result<Self> {
-        let attributes = Attributes::new().word(0, MAP_TYPE_ARRAY).word(4, 4);
-        let attributes = attributes.word(8, 8 * value_words).word(12, entries).word(16, MAPPABLE);
-        let descriptor = attributes.descriptor(MAP_CREATE)?;
-        let words = value_words as usize * entries as usize;
+impl Shared {
+    fn new(map: &Map<'_>) -> Result<Self> {
+        // The kernel rounds values up to 8 octets.
+        let words = (map.value_size() as usize).div_ceil(8) * map.max_entries() as usize;
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let descriptor: BorrowedFd<'_> = map.as_fd();
         let none = std::ptr::null_mut();
         // SAFETY: a new mapping at a place of the kernel's choice; it touches no other memory.
         let start =
@@ -197,12 +217,7 @@ impl Table {
         if start == libc::MAP_FAILED {
             return Err(Error::last_os_error());
         }
-        Ok(Self { descriptor, start: start.cast(), words })
-    }
-
-    /// How a program names it.
-    pub(super) fn number(&self) -> i32 {
-        self.descriptor.as_raw_fd()
+        Ok(Self { start: start.cast(), words })
     }
 
     /// All words of all values.
@@ -213,14 +228,17 @@ impl Table {
     }
 }
 
-impl Drop for Table {
+impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `new`, to which no borrow can be left.
         unsafe { libc::munmap(self.start.cast_mut().cast(), 8 * self.words) };
     }
 }
 
-/// The signal that ends a thread's [`Program::repeat`].
+// SAFETY: what is shared are atomics, at a place that stays the same until the drop.
+unsafe impl Sync for Shared {}
+
+/// The signal that ends a thread's [`Loaded::repeat`].
 pub(super) const WAKE: libc::c_int = libc::SIGUSR1;
 
 /// Sends [`WAKE`] to one thread of this process.

@@ -3,7 +3,6 @@
 
 #![deny(unsafe_code)]
 
-mod assembler;
 pub mod background;
 #[allow(unsafe_code)]
 mod bpf;

@@ -11,10 +11,8 @@
 //! while, counted, and its place in the window given to others. So the rate is what the path gives
 //! without being flooded, and no flow is counted that did not get to its end.
 
-mod answers;
+mod programs;
 mod run;
-mod sender;
-mod tables;
 mod template;
 #[cfg(test)]
 mod tests;

@@ -9,19 +9,13 @@ use std::time::{Duration, Instant};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
-use super::answers::{End, client, server};
-use super::sender::sender;
-use super::tables::{Tables, Word};
+use super::programs::{CLIENT, Path, Programs, SERVER};
 use super::template::{Packet, Template};
 use super::walk::Walk;
-use crate::bpf::{Link, Program, WAKE, interrupt};
+use crate::bpf::{Link, WAKE, interrupt};
 use crate::frames::index_of;
 use crate::processors::processor_times;
 
-/// Frames that the kernel prepares and hands over together; a veth's ring holds 256.
-const BATCH: u32 = 64;
-/// Runs of the sender's program in one call.
-const RUNS: u32 = u32::MAX;
 /// Time between two looks at the counters.
 const LOOK: Duration = Duration::from_millis(1);
 /// The sender turns in circles while its window is full; whoever else wants its processor gets it.
@@ -118,12 +112,10 @@ pub struct Tester {
     walk: Walk,
     flows: u32,
     protocol: u8,
-    tables: Tables,
+    programs: Programs,
     ends: Ends,
     device: u32,
     processor: Option<usize>,
-    near: Program,
-    far: Program,
     attached: Option<[Link; 2]>,
 }
 
@@ -132,17 +124,13 @@ impl Tester {
     pub fn open(ends: Ends, walk: Walk, flows: u32, packet: Packet, echo: bool) -> Result<Self> {
         // Without a handler the signal that ends a phase would end the process.
         signal_hook::flag::register(WAKE, Arc::new(AtomicBool::new(false)))?;
-        let tables = Tables::new(flows)?;
         let protocol = packet.protocol();
-        let end = |v4, device| End { tables: &tables, walk: &walk, v4, protocol, device };
         let device = index_of(&ends.device)?;
-        let near = end(walk.source.is_ipv4(), device);
-        let near = Program::load(&client(near))?;
         let far_device = elsewhere(&ends.far, || index_of(&ends.far_device))?;
-        let far = Program::load(&server(end(ends.far_v4, far_device), echo))?;
+        let path = Path { devices: [device, far_device], far_v4: ends.far_v4, protocol, echo };
+        let programs = Programs::new(&walk, flows, path)?;
         let processor = crate::last_processor()?;
-        let attached = None;
-        Ok(Self { walk, flows, protocol, tables, ends, device, processor, near, far, attached })
+        Ok(Self { walk, flows, protocol, programs, ends, device, processor, attached: None })
     }
 
     /// Takes orders, one JSON object a line, and answers each with what was done, until there are no more.
@@ -166,9 +154,10 @@ impl Tester {
     /// Puts the programs at their devices, where they are not there yet.
     fn attach(&mut self) -> Result<()> {
         if self.attached.is_none() {
-            let near = self.near.attach(self.device)?;
-            let far =
-                elsewhere(&self.ends.far, || self.far.attach(index_of(&self.ends.far_device)?))?;
+            let near = self.programs.attach(CLIENT, self.device)?;
+            let far = elsewhere(&self.ends.far, || {
+                self.programs.attach(SERVER, index_of(&self.ends.far_device)?)
+            })?;
             self.attached = Some([near, far]);
         }
         Ok(())
@@ -195,20 +184,19 @@ impl Tester {
             return Err(Error::new(ErrorKind::InvalidInput, why));
         }
         self.attach()?;
-        let tables = &self.tables;
+        let programs = &self.programs;
         let template = Template::new(self.ends.own, self.ends.next, &self.walk, order.packet);
-        let program = Program::load(&sender(tables, &self.walk, &template, self.device))?;
-        tables.begin(order.first, order.until, order.step, order.window);
+        programs.begin(&template, [order.first, order.until], order.step, order.window);
         let flows = (order.until.saturating_sub(order.first)).div_ceil(order.step);
         let busy = self.processor.and_then(processor_times);
         let began = monotonic();
         let stopped = AtomicBool::new(false);
-        let (stopped, program, octets) = (&stopped, &program, &template.octets);
+        let (stopped, template) = (&stopped, &template);
         let out_of_time = std::thread::scope(|scope| {
             let (tell, told) = std::sync::mpsc::channel();
             let sender = scope.spawn(move || {
                 let _ = tell.send(rustix::thread::gettid());
-                repeat(program, octets, stopped)
+                repeat(programs, template, stopped)
             });
             let out_of_time = self.watch(order, flows, || sender.is_finished());
             stopped.store(true, Ordering::Relaxed);
@@ -221,7 +209,7 @@ impl Tester {
             sender.join().map_err(|_| Error::other("the sender failed"))??;
             Ok::<bool, Error>(out_of_time)
         })?;
-        let last = tables.get(Word::Last).max(began);
+        let last = programs.get("last").max(began);
         let now = self.processor.and_then(processor_times);
         let mut passed = self.counters();
         // What was given up may have arrived after all.
@@ -234,26 +222,26 @@ impl Tester {
 
     /// Looks after a phase until it ends; whether it was given up. `failed`: the sender has ended.
     fn watch(&self, order: Order, flows: u32, failed: impl Fn() -> bool) -> bool {
-        let tables = &self.tables;
+        let programs = &self.programs;
         let start = Instant::now();
         let (mut before, mut since, mut round) = ((0, 0), start, 1);
         loop {
             std::thread::sleep(LOOK);
-            let now @ (sent, done) = (tables.get(Word::Sent), tables.get(Word::Done));
+            let now @ (sent, done) = (programs.get("sent"), programs.get("done"));
             if now != before {
                 (before, since) = (now, Instant::now());
             }
-            let under_way = sent.saturating_sub(done + tables.get(Word::Forgiven));
-            let at_end = tables.get(Word::Next) >= u64::from(order.until);
+            let under_way = sent.saturating_sub(done + programs.get("forgiven"));
+            let at_end = programs.get("next") >= u64::from(order.until);
             if under_way > 0 && since.elapsed().as_secs_f64() >= order.patience_s {
-                tables.add(Word::Forgiven, under_way);
+                programs.add("forgiven", under_way);
                 since = Instant::now();
             } else if at_end && under_way == 0 {
                 if done >= u64::from(flows) || round >= order.rounds {
                     return false;
                 }
                 round += 1;
-                tables.set(Word::Next, order.first.into());
+                programs.set("next", order.first.into());
             }
             if failed() || start.elapsed().as_secs_f64() > order.limit_s {
                 return true;
@@ -262,8 +250,8 @@ impl Tester {
     }
 
     fn counters(&self) -> Passed {
-        let get = |word| self.tables.get(word);
-        let mut seen = self.tables.seen();
+        let get = |counter| self.programs.get(counter);
+        let mut seen = self.programs.seen();
         seen.sort_unstable();
         let flows_seen = seen.len() as u64;
         let mut distinct = |mask: u64| {
@@ -280,16 +268,16 @@ impl Tester {
         let outer_sources = distinct(u64::MAX << 32 | source_port);
         let outer_addresses = distinct(u64::MAX << 32);
         Passed {
-            sent: get(Word::Sent),
-            done: get(Word::Done),
-            again: get(Word::Again),
-            wrong: get(Word::Wrong),
-            stray: get(Word::Stray),
-            moved: get(Word::Moved),
-            reset: get(Word::Reset),
-            reached: get(Word::Reached),
-            answers: get(Word::Answers),
-            waited: get(Word::Waited),
+            sent: get("sent"),
+            done: get("done"),
+            again: get("again"),
+            wrong: get("wrong"),
+            stray: get("stray"),
+            moved: get("moved"),
+            reset: get("reset"),
+            reached: get("reached"),
+            answers: get("answers"),
+            waited: get("waited"),
             flows_seen,
             outer_tuples,
             outer_sources,
@@ -301,11 +289,11 @@ impl Tester {
 
 /// Runs the sender's program until `stopped`. It stays on one processor, and so does the work that its
 /// frames cause: what is measured is what one processor can do.
-fn repeat(program: &Program, frame: &[u8], stopped: &AtomicBool) -> Result<()> {
+fn repeat(programs: &Programs, template: &Template, stopped: &AtomicBool) -> Result<()> {
     crate::stay()?;
     rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE)?;
     while !stopped.load(Ordering::Relaxed) {
-        program.repeat(frame, RUNS, BATCH)?;
+        programs.send(template)?;
     }
     Ok(())
 }

@@ -18,9 +18,6 @@ pub(super) const TCP: u8 = 6;
 pub(super) const SEQUENCE_BITS: u32 = 6;
 /// The first sequence number of every server.
 pub(super) const SERVER_SEQUENCE: u32 = 0x2000_0000;
-/// Where the source address's own 16 bits are: the end of an IPv4 address, or of the /64 prefix of an
-/// IPv6 address.
-pub(super) const HOST_AT: i16 = 14 + 14;
 /// Hops that a frame may take.
 const HOP_LIMIT: u8 = 64;
 
@@ -31,6 +28,7 @@ pub(super) mod flag {
     /// Synchronise.
     pub(in super::super) const SYN: u8 = 0x02;
     /// Reset.
+    #[cfg(test)]
     pub(in super::super) const RST: u8 = 0x04;
     /// Push: here, that there is data.
     pub(in super::super) const PSH: u8 = 0x08;
@@ -57,9 +55,15 @@ impl Packet {
     pub fn protocol(self) -> u8 {
         if self == Self::Datagram { UDP } else { TCP }
     }
+
+    /// What its sequence number is above the first one of its connection: the segment that opened it took one.
+    pub(super) fn sequence(self) -> u8 {
+        u8::from(matches!(self, Self::Data | Self::Fin))
+    }
 }
 
 /// Octets of the link and network header.
+#[cfg(test)]
 pub(super) const fn front(v4: bool) -> usize {
     14 + if v4 { 20 } else { 40 }
 }
@@ -70,8 +74,6 @@ pub(super) const fn front(v4: bool) -> usize {
 pub(super) struct Template {
     /// The frame.
     pub(super) octets: Vec<u8>,
-    /// Whether it is IPv4.
-    pub(super) v4: bool,
     /// What is sent.
     pub(super) packet: Packet,
     /// Sum of the pseudo-header and the transport part as they stand here.
@@ -102,8 +104,7 @@ impl Template {
                 (header, [v6_octets(source), v6_octets(target)].concat())
             }
         };
-        let v4 = walk.source.is_ipv4();
-        octets.extend(if v4 { [0x08, 0x00] } else { [0x86, 0xdd] });
+        octets.extend(if walk.source.is_ipv4() { [0x08, 0x00] } else { [0x86, 0xdd] });
         octets.extend(&header);
         octets.extend(&addresses);
         octets.extend(&transport);
@@ -112,14 +113,8 @@ impl Template {
             sum: sum(&addresses) + sum(&pseudo) + sum(&transport),
             header_sum: sum(&header) + sum(&addresses),
             octets,
-            v4,
             packet,
         }
-    }
-
-    /// Where the transport part begins.
-    pub(super) fn transport_at(&self) -> i16 {
-        front(self.v4) as i16
     }
 }
 
@@ -182,8 +177,9 @@ mod tests {
             for (source, target) in [v4, v6] {
                 let frame = template(source, target, packet);
                 let octets = &frame.octets;
-                assert_eq!(octets.len(), front(frame.v4) + transport);
-                let said = if frame.v4 {
+                let v4 = octets[12] == 0x08;
+                assert_eq!(octets.len(), front(v4) + transport);
+                let said = if v4 {
                     usize::from(u16::from_be_bytes([octets[16], octets[17]])) - 20
                 } else {
                     usize::from(u16::from_be_bytes([octets[18], octets[19]]))
@@ -200,9 +196,8 @@ mod tests {
             [("198.18.0.0", "198.51.100.2"), ("2001:db8:f00::1", "64:ff9b::198.51.100.2")]
         {
             let octets = template(source, target, Packet::Fin).octets;
-            let at = HOST_AT as usize;
-            assert_eq!(octets[at..at + 2], [0, 0]);
-            assert_ne!(octets[at - 2..at], [0, 0]);
+            assert_eq!(octets[28..30], [0, 0]);
+            assert_ne!(octets[26..28], [0, 0]);
         }
     }
 

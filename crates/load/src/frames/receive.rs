@@ -1,12 +1,12 @@
 //! The receiver of frames.
 
 use std::io::{Error, ErrorKind, Result, Write};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::program::receiver;
-use crate::bpf::{Counter, Program};
+use super::load;
 
 /// How long to wait for the first frame.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,13 +25,14 @@ pub struct Received {
 /// Counts and drops UDP of one family to `port` at a device. Says `ready` when it counts, then waits
 /// for the first frame, lets the flow settle, and measures over `length`.
 pub fn receive(device: &str, v4: bool, port: u16, length: Duration) -> Result<Received> {
-    let counter = Counter::new()?;
-    let program = Program::load(&receiver(v4, port, counter.number()))?;
-    let _link = program.attach(index_of(device)?)?;
+    let [v4, port] = [u32::from(v4), u32::from(port)].map(u32::to_ne_bytes);
+    let program = load(&[("v4", &v4), ("port", &port)])?;
+    let _link = program.attach("receive", index_of(device)?)?;
+    let counted = || program.words("packets")[0].load(Relaxed);
     println!("ready");
     std::io::stdout().flush()?;
     let deadline = Instant::now() + PATIENCE;
-    while counter.read()? == 0 {
+    while counted() == 0 {
         if Instant::now() > deadline {
             return Err(Error::new(
                 ErrorKind::TimedOut,
@@ -41,9 +42,9 @@ pub fn receive(device: &str, v4: bool, port: u16, length: Duration) -> Result<Re
         std::thread::sleep(Duration::from_millis(1));
     }
     std::thread::sleep(SETTLE);
-    let (before, start) = (counter.read()?, Instant::now());
+    let (before, start) = (counted(), Instant::now());
     std::thread::sleep(length);
-    let (after, seconds) = (counter.read()?, start.elapsed().as_secs_f64());
+    let (after, seconds) = (counted(), start.elapsed().as_secs_f64());
     Ok(Received { packets: after - before, seconds })
 }
 

@@ -6,11 +6,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::program::sender;
-use crate::bpf::Program;
-
-/// Frames that the kernel prepares and hands over together; a veth's ring holds 256.
-const BATCH: u32 = 64;
+use super::sender;
 
 /// What the sender used.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -29,18 +25,16 @@ pub fn send(device: &str, frame: &[u8], limit: u32) -> std::io::Result<Used> {
     let ended = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, ended)?;
     crate::stay()?;
-    let program = Program::load(&sender(frame, super::receive::index_of(device)?))?;
+    let program = sender(frame, super::receive::index_of(device)?)?;
     let (cpu, start) = (crate::own_cpu(), Instant::now());
-    program.repeat(frame, limit, BATCH)?;
+    program.repeat("send", frame, limit)?;
     Ok(Used { seconds: start.elapsed().as_secs_f64(), cpu_s: crate::own_cpu() - cpu })
 }
 
 /// Whether this kernel can do it: the reason when it can't.
 pub fn supported() -> std::result::Result<(), String> {
-    // A program that aborts each frame: nothing leaves.
-    let frame = [0; 64];
-    let aborts = sender(&[0; 128], 0);
-    Program::load(&aborts).and_then(|program| program.repeat(&frame, 1, 1)).map_err(|error| {
+    // Too short for what is written into it: the program aborts, and nothing leaves.
+    sender(&[0; 60], 0).and_then(|program| program.repeat("send", &[0; 20], 1)).map_err(|error| {
         format!("this kernel does not send frames from XDP programs (Linux 5.18 does): {error}")
     })
 }
