@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -82,13 +83,23 @@ struct Connection {
 
 /// Does it.
 pub fn measure(wanted: &Wanted) -> std::io::Result<Exchanged> {
-    let request = request(wanted);
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let mut open: BTreeMap<u64, Connection> = BTreeMap::new();
+    // All stay open to the end, so that `ss` tells of their path.
+    exchange(wanted, epoll.as_fd(), &mut BTreeMap::new())
+}
+
+/// Opens the connections, and has their requests answered. A connection leaves `epoll` with its last answer, or its failure: a server
+/// that closes it then wakes nobody.
+fn exchange(
+    wanted: &Wanted,
+    epoll: BorrowedFd<'_>,
+    open: &mut BTreeMap<u64, Connection>,
+) -> std::io::Result<Exchanged> {
+    let request = request(wanted);
     let mut told = Exchanged::default();
     for number in 0..wanted.connections as u64 {
         let stream = connect(wanted.target, request.len())?;
-        epoll::add(&epoll, &stream, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+        epoll::add(epoll, &stream, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
         let connection = Connection {
             stream,
             left: wanted.requests,
@@ -109,7 +120,7 @@ pub fn measure(wanted: &Wanted) -> std::io::Result<Exchanged> {
     while under_way > 0 && start.elapsed() < wanted.limit {
         events.clear();
         let timeout = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        match epoll::wait(&epoll, spare_capacity(&mut events), Some(&timeout)) {
+        match epoll::wait(epoll, spare_capacity(&mut events), Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -124,7 +135,7 @@ pub fn measure(wanted: &Wanted) -> std::io::Result<Exchanged> {
             let went = went.or_else(|error| -> std::io::Result<()> {
                 connection.reopen(wanted, error, &request)?;
                 let data = epoll::EventData::new_u64(number);
-                epoll::add(&epoll, &connection.stream, data, epoll::EventFlags::IN)?;
+                epoll::add(epoll, &connection.stream, data, epoll::EventFlags::IN)?;
                 told.reopened += 1;
                 Ok(())
             });
@@ -132,9 +143,10 @@ pub fn measure(wanted: &Wanted) -> std::io::Result<Exchanged> {
                 told.failed += 1;
                 told.why.get_or_insert(format!("{}: {error}", wanted.target));
                 connection.left = 0;
-                let _ = epoll::delete(&epoll, &connection.stream);
             }
             if connection.left == 0 {
+                // A connection that could not be opened again is not there.
+                let _ = epoll::delete(epoll, &connection.stream);
                 under_way -= 1;
             }
         }
@@ -297,6 +309,28 @@ mod tests {
         let told = measure(&Wanted { connections: 1, requests: 6, ..wanted(target) }).unwrap();
         server.join().unwrap();
         assert_eq!((told.answered, told.reopened, told.failed), (6, 2, 0), "{:?}", told.why);
+    }
+
+    #[test]
+    fn a_server_that_closes_a_finished_connection_wakes_nobody() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx").unwrap();
+        });
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let mut open = BTreeMap::new();
+        let wanted = Wanted { connections: 1, requests: 1, ..wanted(target) };
+        let told = exchange(&wanted, epoll.as_fd(), &mut open).unwrap();
+        assert_eq!((told.answered, told.failed), (1, 0), "{:?}", told.why);
+        // The end of the stream is there once the server's thread is gone: the connection is still open at this end.
+        server.join().unwrap();
+        assert_eq!(open[&0].stream.peek(&mut [0]).unwrap(), 0);
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut events = Vec::with_capacity(1);
+        assert_eq!(epoll::wait(&epoll, spare_capacity(&mut events), Some(&now)), Ok(0));
     }
 
     #[test]
