@@ -1,5 +1,5 @@
 //! From measurements and a user's network to what three networks need: a model, with its inputs, formulas, intervals, and
-//! a simulation that carries it past the machine that was measured.
+//! what more processors than those of the machine that was measured would carry.
 
 pub mod check;
 pub mod inputs;
@@ -7,7 +7,7 @@ pub mod options;
 mod uncertain;
 
 use fordway_stats::interval::{FEWEST, Interval};
-use fordway_stats::simulate::{Open, Service, capacity, open};
+use fordway_stats::queues::{Card, Service};
 use serde::Serialize;
 
 use check::Checked;
@@ -15,30 +15,13 @@ use inputs::{Named, Quantity, Source, Sources, User, find};
 use options::{BreakEven, Need, Network, Values, break_even, need};
 use uncertain::{interval, medians};
 
-/// Flows that the simulation tells apart at most.
+/// Flows that a network card tells apart at most.
 const MOST_FLOWS: f64 = 65_536.0;
 /// Spread of the flows' rates: sigma of a log-normal distribution; a sixth of the flows then carries more than 2.7 times
 /// what the middle one does.
 const SKEW: f64 = 1.0;
 /// Places of a queue of a network card.
 const PLACES: usize = 512;
-/// How long the simulations go on.
-#[derive(Debug, Clone, Copy)]
-pub struct Effort {
-    /// Packets of one.
-    packets: usize,
-    /// Requests of one.
-    requests: usize,
-}
-
-impl Effort {
-    /// What numbers for people take.
-    pub const FULL: Self = Self { packets: 200_000, requests: 50_000 };
-    /// Enough for what needs no such numbers.
-    #[cfg(any(test, feature = "fixture"))]
-    pub const LITTLE: Self = Self { packets: 20_000, requests: 2000 };
-}
-
 /// Share of the packets whose loss is borne.
 const BEARABLE: f64 = 1e-4;
 
@@ -63,12 +46,10 @@ pub struct Decision {
     pub break_even_interval: Option<Interval>,
     /// The quantity that is missing for it.
     pub break_even_missing: Option<Quantity>,
-    /// What machines with more processors carry, simulated.
+    /// What machines with more processors carry, calculated.
     pub scaling: Vec<Scaled>,
-    /// The simulation held against what was measured.
+    /// The formulas held against what was measured.
     pub checks: Vec<Checked>,
-    /// Seed of the simulation.
-    pub seed: u64,
 }
 
 /// A quantity with its origin.
@@ -116,13 +97,7 @@ pub struct Scaled {
 }
 
 /// Makes the decision page's numbers.
-pub fn decide(
-    runs: &[Named<'_>],
-    wanted: &[String],
-    user: &User,
-    seed: u64,
-    effort: Effort,
-) -> Decision {
+pub fn decide(runs: &[Named<'_>], wanted: &[String], user: &User) -> Decision {
     let sources = find(runs, wanted, user);
     let values = medians(&sources);
     let even = break_even(user, &values);
@@ -156,8 +131,8 @@ pub fn decide(
         break_even: even.ok(),
         break_even_interval: interval(&sources, share),
         break_even_missing: even.err(),
-        scaling: scaling(&sources, user, seed, effort.packets),
-        checks: check::check(runs, seed, effort.requests),
+        scaling: scaling(&sources, user),
+        checks: check::check(runs),
         sources: sources
             .iter()
             .map(|(quantity, source)| Input {
@@ -166,7 +141,6 @@ pub fn decide(
                 interval: interval(&sources, |v| v.get(quantity).copied()),
             })
             .collect(),
-        seed,
     }
 }
 
@@ -185,7 +159,7 @@ fn warnings(runs: &[Named<'_>]) -> Vec<String> {
     runs.iter().flat_map(of).collect()
 }
 
-/// Numbers of processors to simulate: powers of two up to the user's, and the user's.
+/// Numbers of processors to calculate for: powers of two up to the user's, and the user's.
 fn sizes(cores: u32) -> Vec<usize> {
     let most = cores.clamp(1, 256) as usize;
     let mut all: Vec<usize> = (0..9).map(|n| 1 << n).filter(|n| *n < most).collect();
@@ -193,7 +167,7 @@ fn sizes(cores: u32) -> Vec<usize> {
     all
 }
 
-fn scaling(sources: &Sources, user: &User, seed: u64, packets: usize) -> Vec<Scaled> {
+fn scaling(sources: &Sources, user: &User) -> Vec<Scaled> {
     let mut all = Vec::new();
     for quantity in [Quantity::Nat44Traffic, Quantity::Nat64Traffic] {
         let Some(source) = sources.get(&quantity) else { continue };
@@ -201,20 +175,18 @@ fn scaling(sources: &Sources, user: &User, seed: u64, packets: usize) -> Vec<Sca
             source.values.iter().map(|v| v.1 / user.packets_per_gbit()).collect::<Vec<f64>>();
         let mut one = None;
         for cores in sizes(user.cores) {
-            let load = |exponential| Open {
-                rate: 0.0,
+            let card = |exponential| Card {
                 flows: user.sessions().clamp(1.0, MOST_FLOWS) as usize,
                 skew: SKEW,
                 cores,
                 places: PLACES,
-                service: Service { measured: per_packet.clone(), exponential },
+                service: Service::measured(&per_packet, exponential),
             };
-            let carried = capacity(&load(false), BEARABLE, packets, seed);
+            let carried = card(false).capacity(BEARABLE);
             let of_one = *one.get_or_insert(carried);
             let wait = |exponential| {
-                let mut load = load(exponential);
-                load.rate = user.utilisation * cores as f64 / load.service.mean();
-                1e6 * open(&load, packets, seed).wait[1]
+                let card = card(exponential);
+                1e6 * card.wait(user.utilisation * cores as f64 / card.service.mean, 0.99)
             };
             all.push(Scaled {
                 quantity,

@@ -1,4 +1,4 @@
-//! What the lab computes from numbers alone: statistics of trials, and simulations of queues.
+//! What the lab computes from numbers alone: statistics of trials, and formulas of queues.
 //!
 //! Nothing here touches the machine, and a seed gives the same result again. The crate is one of its own because it is
 //! where the lab's time goes when it does not measure: it is optimised in every profile, the rest of the lab is not.
@@ -11,8 +11,8 @@ pub mod multiple;
 pub mod order;
 pub mod paired;
 pub mod power;
+pub mod queues;
 pub mod serial;
-pub mod simulate;
 pub mod trend;
 pub mod unpaired;
 

@@ -1,8 +1,8 @@
-//! The simulation held against what was measured: rates that it predicts from processor times alone.
+//! The formulas held against what was measured: rates that follow from processor times alone.
 
-use fordway_stats::describe::median;
+use fordway_stats::describe::{mean, median};
 use fordway_stats::interval::Interval;
-use fordway_stats::simulate::{Closed, Service, Stage, closed};
+use fordway_stats::queues::{Station, closed};
 use serde::Serialize;
 
 use super::inputs::Named;
@@ -44,13 +44,13 @@ pub struct Checked {
     pub n: usize,
 }
 
-/// All that can be checked on these runs, by simulations of so many requests.
-pub(super) fn check(runs: &[Named<'_>], seed: u64, requests: usize) -> Vec<Checked> {
+/// All that can be checked on these runs.
+pub(super) fn check(runs: &[Named<'_>]) -> Vec<Checked> {
     let mut all = Vec::new();
     for named in runs {
-        all.extend(dns(named, seed, requests));
-        all.extend(flows(named, seed, requests));
-        all.extend(curves(named, seed, requests));
+        all.extend(dns(named));
+        all.extend(flows(named));
+        all.extend(curves(named));
     }
     all
 }
@@ -60,14 +60,13 @@ fn measured<'a>(named: &Named<'a>, arm: &str, metric: Metric) -> Option<(&'a Cel
     Some((cell, cell.median.filter(|m| *m > 0.0)?))
 }
 
-fn stage(seconds: f64, group: usize) -> Stage {
-    let service = Service { measured: vec![seconds], exponential: true };
-    Stage { service, group }
+fn station(demand: f64, servers: usize) -> Station {
+    Station { demand, servers: Some(servers) }
 }
 
 /// DNS64: from the processor time per answer of a server with one thread to its rate, and to that of the same server with
 /// a thread on each processor, where the tester takes its part of them.
-fn dns(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
+fn dns(named: &Named<'_>) -> Vec<Checked> {
     let processors = named.run.results.environment.processors;
     let arms = || {
         named
@@ -92,15 +91,10 @@ fn dns(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
                 continue;
             };
             // A server with one thread has a processor to itself, the tester the others; else they share all.
-            let (groups, own_group) = if threads == 1 && processors > 1 {
-                (vec![processors - 1, 1], 1)
+            let stations = if threads == 1 && processors > 1 {
+                vec![station(tester, processors - 1), station(server, 1)]
             } else {
-                (vec![processors], 0)
-            };
-            let load = Closed {
-                clients: QUESTIONS * threads,
-                stages: vec![stage(tester, 0), stage(server, own_group)],
-                groups,
+                vec![station(tester + server, processors)]
             };
             all.push(Checked {
                 folder: named.folder.to_owned(),
@@ -112,7 +106,7 @@ fn dns(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
                 ),
                 processors,
                 unit: RATE,
-                predicted: closed(&load, requests, seed).rate / 1e3,
+                predicted: closed(QUESTIONS * threads, &stations).rate / 1e3,
                 measured: value,
                 interval: rate.interval,
                 n: rate.n,
@@ -124,7 +118,7 @@ fn dns(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
 
 /// New flows through a translator with a process of its own: from the untranslated path's time per flow on the sender's
 /// processor, and the process's time on another one.
-fn flows(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
+fn flows(named: &Named<'_>) -> Vec<Checked> {
     let experiment = &named.run.experiment;
     let processors = named.run.results.environment.processors;
     let mut all = Vec::new();
@@ -134,11 +128,8 @@ fn flows(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
             let Some((cell, value)) = measured(named, &arm.name, metric) else { continue };
             let Some(cores) = cell.mechanism_cores.filter(|cores| *cores > PART) else { continue };
             let (path, own) = (1e-3 / native, 1e-3 * cores / value);
-            let load = Closed {
-                clients: FLOWS,
-                stages: vec![stage(path, 0), stage(own, 1)],
-                groups: vec![1, processors.saturating_sub(1).max(1)],
-            };
+            let others = processors.saturating_sub(1).max(1);
+            let stations = [station(path, 1), station(own, others)];
             all.push(Checked {
                 folder: named.folder.to_owned(),
                 label: arm.label.clone(),
@@ -150,7 +141,7 @@ fn flows(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
                 ),
                 processors,
                 unit: RATE,
-                predicted: closed(&load, requests, seed).rate / 1e3,
+                predicted: closed(FLOWS, &stations).rate / 1e3,
                 measured: value,
                 interval: cell.interval,
                 n: cell.n,
@@ -162,7 +153,7 @@ fn flows(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
 
 /// Round trips over many connections at a time: from the processor time of one at the number of connections before it, and
 /// from what a lone one waits for that is no work, which others' requests can fill.
-fn curves(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
+fn curves(named: &Named<'_>) -> Vec<Checked> {
     let (experiment, results) = (&named.run.experiment, &named.run.results);
     let Some(condition) = results.conditions().first().copied() else { return Vec::new() };
     let mut all = Vec::new();
@@ -209,14 +200,17 @@ fn curves(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
                     "{}, {clients} connections, from {us:.1} µs of work at {fewer} and {rest_us:.1} µs of waiting of one alone",
                     metric.label()
                 );
-                let load = shared(clients as usize, work, rest, results.environment.processors);
+                let stations = [
+                    station(mean(&work), results.environment.processors),
+                    Station { demand: rest, servers: None },
+                ];
                 all.push(Checked {
                     folder: named.folder.to_owned(),
                     label: arm.label.clone(),
                     what,
                     processors: results.environment.processors,
                     unit: "µs",
-                    predicted: 1e6 * closed(&load, requests, seed).response,
+                    predicted: 1e6 * closed(clients as usize, &stations).response,
                     measured: value,
                     interval: found.interval,
                     n: found.n,
@@ -225,17 +219,6 @@ fn curves(named: &Named<'_>, seed: u64, requests: usize) -> Vec<Checked> {
         }
     }
     all
-}
-
-/// Clients that share the processors for their work, and wait each for itself.
-fn shared(clients: usize, work: Vec<f64>, rest: f64, processors: usize) -> Closed {
-    let stage =
-        |measured, exponential, group| Stage { service: Service { measured, exponential }, group };
-    Closed {
-        clients,
-        stages: vec![stage(work, true, 0), stage(vec![rest], false, 1)],
-        groups: vec![processors, clients],
-    }
 }
 
 /// Processor time of one answered request, s.

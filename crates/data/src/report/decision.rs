@@ -208,7 +208,6 @@ pub fn render(decision: &Decision) -> Result<String> {
         "not_measured": decision.not_measured.iter().map(|q| q.label()).collect::<Vec<_>>(),
         "scaling": scaling,
         "checks": checks,
-        "seed": decision.seed,
         // A page may not be ended by what stands in it.
         "data": script.to_string().replace('<', "\\u003c"),
     });

@@ -112,9 +112,6 @@ pub(crate) struct DecideArgs {
     /// Mechanisms to take, with commas [default: the first of each kind that was measured]
     #[arg(long, value_delimiter = ',', value_name = "MECHANISM")]
     pub(crate) with: Vec<String>,
-    /// Seed of the simulation
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
     /// Page to write
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use fordway_data::artefacts::{self, Run};
 use fordway_data::files::write_file;
+use fordway_data::model::decide;
 use fordway_data::model::inputs::{Named, User};
 use fordway_data::model::options::Network;
-use fordway_data::model::{Effort, decide};
 use fordway_data::numbers::nice;
 use fordway_data::report::{decision, terminal};
 
@@ -16,10 +16,6 @@ use crate::error::{EXIT_DONE, LabError, Result};
 
 /// Prints what three networks need, and writes the page.
 pub(super) fn decide_for(args: &DecideArgs) -> Result<u8> {
-    decide_with(args, Effort::FULL)
-}
-
-fn decide_with(args: &DecideArgs, effort: Effort) -> Result<u8> {
     let user = user(args)?;
     let runs: Vec<Run> =
         args.dirs.iter().map(|dir| Ok(artefacts::read(dir)?)).collect::<Result<_>>()?;
@@ -31,7 +27,7 @@ fn decide_with(args: &DecideArgs, effort: Effort) -> Result<u8> {
     let folders: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
     let named: Vec<Named<'_>> =
         runs.iter().zip(&folders).map(|(run, folder)| Named { folder, run }).collect();
-    let found = decide(&named, &args.with, &user, args.seed, effort);
+    let found = decide(&named, &args.with, &user);
     if let Some(out) = &args.out {
         write(&found, out)?;
     }
@@ -124,7 +120,7 @@ mod tests {
         let (run, out) = (run.display().to_string(), dir.path().join("decision.html"));
         let out_text = out.display().to_string();
         let done = args(&[&run, "--subscribers", "500", "--cores", "2", "--out", &out_text]);
-        assert_eq!(decide_with(&done, Effort::LITTLE).unwrap(), EXIT_DONE);
+        assert_eq!(decide_for(&done).unwrap(), EXIT_DONE);
         let page = std::fs::read_to_string(out).unwrap();
         for text in [
             "A model from measurements",

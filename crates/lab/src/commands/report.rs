@@ -6,7 +6,7 @@ use fordway_data::artefacts::{self, Run};
 use fordway_data::files::write_file;
 use fordway_data::model::inputs::{Named, User};
 use fordway_data::model::options::Need;
-use fordway_data::model::{Decision, Effort, decide, says};
+use fordway_data::model::{Decision, decide, says};
 use fordway_data::report::{decision, figures, page, terminal};
 use fordway_data::spec::{Kind, MechanismSpec};
 
@@ -52,7 +52,6 @@ pub(super) fn make(run: &Run, dir: &Path) -> Result<PathBuf> {
 fn own_decision(run: &Run, dir: &Path) -> Option<Decision> {
     // The folder's own name, so that the page is the same wherever it is made.
     let folder = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let seed = run.experiment.run().map_or(0, |r| r.seed);
     let about = |m: &MechanismSpec| {
         matches!(m.kind, Kind::Nat44 | Kind::Nat64 | Kind::Dns64 | Kind::Xlat464)
     };
@@ -60,5 +59,5 @@ fn own_decision(run: &Run, dir: &Path) -> Option<Decision> {
     let named = [Named { folder: &folder, run }];
     let user = User::default();
     let says = about && says(&named, &user, Need::Cores);
-    says.then(|| decide(&named, &[], &user, seed, Effort::FULL))
+    says.then(|| decide(&named, &[], &user))
 }
