@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Octets of payload: number, mark of the run, and filling to the size of the other small packets.
 const SIZE: usize = super::SMALL;
 /// Leading bits of a time that a histogram keeps: 11 are 0.05 %.
-const PRECISION: u32 = 11;
+pub(super) const PRECISION: u32 = 11;
 
 /// What to send.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +93,7 @@ fn exchange(wanted: &Wanted, socket: &UdpSocket, clock: &dyn Fn() -> Duration) -
                     // The second answer to one datagram is no second measurement.
                     if std::mem::take(open) && took <= wanted.patience {
                         answered += 1;
-                        *times.entry(rounded(took.as_nanos() as u64)).or_default() += 1;
+                        *times.entry(rounded(took.as_nanos() as u64, PRECISION)).or_default() += 1;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -121,9 +121,9 @@ fn number_of(answer: &[u8], mark: u64) -> Option<u64> {
     (answer.len() == SIZE && word(8)? == mark).then(|| word(0)).flatten()
 }
 
-/// A time to [`PRECISION`] leading bits: the middle of the values that share them.
-pub(super) fn rounded(ns: u64) -> u64 {
-    let spare = (u64::BITS - ns.leading_zeros()).saturating_sub(PRECISION);
+/// A time to so many leading bits: the middle of the values that share them.
+pub(super) fn rounded(ns: u64, bits: u32) -> u64 {
+    let spare = (u64::BITS - ns.leading_zeros()).saturating_sub(bits);
     if spare == 0 {
         return ns;
     }
@@ -185,10 +185,12 @@ mod tests {
 
     #[test]
     fn times_keep_their_leading_digits() {
-        for ns in [0, 1, 2047, 2048, 123_456, 987_654_321, u64::from(u32::MAX) * 7] {
-            let error = rounded(ns).abs_diff(ns) as f64;
-            assert!(error <= ns as f64 * 0.0005, "{ns} became {}", rounded(ns));
+        for ns in [0, 1, 31, 64, 65, 2047, 2048, 123_456, 987_654_321, u64::from(u32::MAX) * 7] {
+            for (bits, share) in [(PRECISION, 0.0005), (6, 0.016)] {
+                let error = rounded(ns, bits).abs_diff(ns) as f64;
+                assert!(error <= ns as f64 * share, "{ns} became {}", rounded(ns, bits));
+            }
         }
-        assert_eq!(rounded(2047), 2047);
+        assert_eq!((rounded(2047, PRECISION), rounded(63, 6)), (2047, 63));
     }
 }

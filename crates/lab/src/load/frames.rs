@@ -1,4 +1,4 @@
-//! Small frames through a gateway: sender and receiver are programs at XDP (see `tester::frames`).
+//! Small frames through a gateway: sender and receiver are programs at XDP (see `fordway_load::frames`).
 
 use std::path::Path;
 use std::time::Duration;

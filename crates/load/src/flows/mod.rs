@@ -1,7 +1,7 @@
 //! Flows by the hundred thousand: every packet, or every TCP connection, from a source transport
 //! address of its own, so that a translator has to make a session for each.
 //!
-//! Both ends are programs at XDP, as in `tester::frames`, and for the same reason: sockets, or packets
+//! Both ends are programs at XDP, as in `frames`, and for the same reason: sockets, or packets
 //! handed over by a process, would cost more than what is measured. The client's sender numbers its
 //! flows; the number travels in the payload, or in the sequence numbers, and the server's program notes
 //! who arrived, from where, and whether the checksum is right. TCP connections are opened and closed

@@ -1,14 +1,13 @@
 //! The frames that the sender's program fills in: everything that all flows have in common, and the
 //! sums of it.
 
-use std::net::IpAddr;
-
 use serde::{Deserialize, Serialize};
 
 use super::walk::Walk;
+use crate::frames::{self, sum, transport_sum};
 
 /// Octets of payload of a datagram and of a segment with data. The transport part's length stays a
-/// multiple of four, as the kernel sums in words of 32 bits.
+/// multiple of four, as the programs sum in words of 32 bits.
 pub(super) const PAYLOAD: usize = 20;
 /// UDP's protocol number.
 pub(super) const UDP: u8 = 17;
@@ -18,8 +17,6 @@ pub(super) const TCP: u8 = 6;
 pub(super) const SEQUENCE_BITS: u32 = 6;
 /// The first sequence number of every server.
 pub(super) const SERVER_SEQUENCE: u32 = 0x2000_0000;
-/// Hops that a frame may take.
-const HOP_LIMIT: u8 = 64;
 
 /// The flags of TCP (RFC 9293 section 3.1).
 pub(super) mod flag {
@@ -78,7 +75,7 @@ pub(super) struct Template {
     pub(super) packet: Packet,
     /// Sum of the pseudo-header and the transport part as they stand here.
     pub(super) sum: u32,
-    /// Sum of the IPv4 header as it stands here.
+    /// Sum of the network header as it stands here; of use where it is IPv4's.
     pub(super) header_sum: u32,
 }
 
@@ -86,42 +83,14 @@ impl Template {
     /// The frame for a walk between two link addresses.
     pub(super) fn new(own: [u8; 6], next: [u8; 6], walk: &Walk, packet: Packet) -> Self {
         let transport = transport(packet, walk.source.is_ipv4());
-        let length = transport.len() as u16;
         let protocol = packet.protocol();
-        let mut octets = [next, own].concat();
-        let (header, addresses) = match (walk.source, walk.target) {
-            (IpAddr::V4(source), IpAddr::V4(target)) => {
-                let mut header = vec![0x45, 0];
-                header.extend((length + 20).to_be_bytes());
-                // Identification 0, may not be fragmented (RFC 6864 section 4).
-                header.extend([0, 0, 0x40, 0, HOP_LIMIT, protocol, 0, 0]);
-                (header, [source.octets(), target.octets()].concat())
-            }
-            (source, target) => {
-                let mut header = vec![0x60, 0, 0, 0];
-                header.extend(length.to_be_bytes());
-                header.extend([protocol, HOP_LIMIT]);
-                (header, [v6_octets(source), v6_octets(target)].concat())
-            }
-        };
-        octets.extend(if walk.source.is_ipv4() { [0x08, 0x00] } else { [0x86, 0xdd] });
-        octets.extend(&header);
-        octets.extend(&addresses);
-        octets.extend(&transport);
-        let pseudo = [0, protocol, (length >> 8) as u8, length as u8];
-        Self {
-            sum: sum(&addresses) + sum(&pseudo) + sum(&transport),
-            header_sum: sum(&header) + sum(&addresses),
-            octets,
-            packet,
-        }
-    }
-}
-
-fn v6_octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
+        let ends = (walk.source, walk.target);
+        let mut octets = frames::front([own, next], ends, protocol, transport.len() as u16)
+            .expect("a walk is of one family");
+        let header_sum = sum(&octets[14..]);
+        let sum = transport_sum(&octets, protocol, &transport);
+        octets.extend(transport);
+        Self { octets, packet, sum, header_sum }
     }
 }
 
@@ -152,12 +121,6 @@ fn transport(packet: Packet, v4: bool) -> Vec<u8> {
     }
 }
 
-/// The sum of 16-bit words, not folded (RFC 1071).
-pub(super) fn sum(octets: &[u8]) -> u32 {
-    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
-    octets.chunks(2).map(word).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,7 +148,7 @@ mod tests {
                     usize::from(u16::from_be_bytes([octets[18], octets[19]]))
                 };
                 assert_eq!(said, transport);
-                assert_eq!(transport % 4, 0, "the kernel sums whole words");
+                assert_eq!(transport % 4, 0, "the programs sum whole words");
             }
         }
     }

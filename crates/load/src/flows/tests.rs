@@ -4,8 +4,9 @@
 use std::net::IpAddr;
 
 use super::programs::{CLIENT, Path, Programs, SENDER, SERVER};
-use super::template::{PAYLOAD, Packet, SERVER_SEQUENCE, Template, UDP, flag, front, sum};
+use super::template::{PAYLOAD, Packet, SERVER_SEQUENCE, Template, UDP, flag, front};
 use super::walk::Walk;
+use crate::frames::{folded, sum};
 
 /// `XDP_DROP`.
 const DROP: u32 = 1;
@@ -82,13 +83,6 @@ impl Direct {
             assert_eq!(folded(sum(&frame[14..34])), 0xffff);
         }
     }
-}
-
-fn folded(mut sum: u32) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 fn number(octets: &[u8]) -> u32 {

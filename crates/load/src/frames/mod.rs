@@ -15,7 +15,10 @@ use crate::bpf::{Loaded, compiled};
 pub(super) use receive::index_of;
 pub use receive::{Received, receive};
 pub use send::{Used, send, supported};
+#[cfg(test)]
+pub(super) use wire::folded;
 pub use wire::{Endpoint, frame};
+pub(super) use wire::{front, sum, transport_sum};
 
 /// Octets of a frame: whole words of the program.
 const LENGTHS: std::ops::RangeInclusive<usize> = 60..=96;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fetch::head;
 use super::session::PATIENCE;
-use crate::echo::rounded;
+use crate::echo::{PRECISION, rounded};
 
 /// What to do.
 #[derive(Debug, Clone)]
@@ -130,7 +130,7 @@ fn exchange(
             let went = connection.go_on(&request, |took, octets| {
                 told.answered += 1;
                 told.octets += octets;
-                *times.entry(rounded(took.as_nanos() as u64)).or_default() += 1;
+                *times.entry(rounded(took.as_nanos() as u64, PRECISION)).or_default() += 1;
             });
             let went = went.or_else(|error| -> std::io::Result<()> {
                 connection.reopen(wanted, error, &request)?;
