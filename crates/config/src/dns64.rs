@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fordway_dns64::Reverse;
+use fordway_dns64::{MAPPED, Reverse};
 use fordway_nameserver::Limits;
 use fordway_resolver::Server;
 use fordway_xlat::addr::Pool6;
@@ -28,10 +28,6 @@ use crate::value;
 
 /// The port of DNS.
 const PORT: u16 = 53;
-
-/// RFC 6147 section 5.1.4: IPv4-mapped addresses belong to no host.
-const MAPPED: Ipv6Net =
-    Ipv6Net::new_assert(std::net::Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96);
 
 /// Answers in a second to one client network, and at once.
 const RATE_DEFAULT: u32 = 5000;

@@ -47,11 +47,8 @@ pub enum Error {
     },
 
     /// No interface has the name.
-    #[error("there is no interface {name}")]
-    NoDevice {
-        /// The name.
-        name: String,
-    },
+    #[error("there is no interface {0}")]
+    NoDevice(String),
 
     /// A sysctl cannot be read or written.
     #[error("cannot {operation} sysctl {key}: {source}")]
@@ -65,11 +62,8 @@ pub enum Error {
     },
 
     /// Not a key below `net`.
-    #[error("{key:?} is not a sysctl key below net")]
-    SysctlKey {
-        /// The text given.
-        key: String,
-    },
+    #[error("{0:?} is not a sysctl key below net")]
+    SysctlKey(String),
 
     /// A network namespace cannot be opened or entered.
     #[error("cannot {operation} network namespace {name}: {source}")]
@@ -86,12 +80,9 @@ pub enum Error {
     #[error("called from a thread in another network namespace than the manager's")]
     OtherNamespace,
 
-    /// The process lacks capabilities.
-    #[error("the process lacks {}", missing.join(", "))]
-    Capability {
-        /// Names such as `CAP_NET_ADMIN`.
-        missing: Vec<String>,
-    },
+    /// The process lacks capabilities, such as `CAP_NET_ADMIN`.
+    #[error("the process lacks {}", .0.join(", "))]
+    Capability(Vec<String>),
 
     /// Privileges cannot be changed.
     #[error("cannot {operation}: {reason}")]
@@ -124,13 +115,10 @@ pub enum Error {
 
     /// The name of an owner is not 1 to 64 letters, digits, `.`, `_` or `-`.
     #[error(
-        "{name:?} cannot name an owner: 1 to 64 letters, digits, '.', '_', '-', \
+        "{0:?} cannot name an owner: 1 to 64 letters, digits, '.', '_', '-', \
          not beginning with '.'"
     )]
-    OwnerName {
-        /// The name given.
-        name: String,
-    },
+    OwnerName(String),
 
     /// Another process has a lock.
     #[error("{} is locked by {}", path.display(), process(*pid))]
@@ -245,7 +233,7 @@ impl Error {
                 libc::ENOSPC => Some("the file system of the run directory is full"),
                 _ => None,
             },
-            Self::Capability { .. } => Some(
+            Self::Capability(_) => Some(
                 "run as root, or under systemd with AmbientCapabilities=, or give the program \
                  file capabilities (setcap)",
             ),
@@ -255,7 +243,7 @@ impl Error {
             Self::Locked { .. } | Self::OwnerRunning { .. } => {
                 Some("stop that process or choose another name")
             }
-            Self::NoDevice { .. } => Some("see: ip link"),
+            Self::NoDevice(_) => Some("see: ip link"),
             _ => None,
         }
     }

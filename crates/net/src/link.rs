@@ -115,7 +115,7 @@ impl Netlink {
     ///
     /// [`Error::NoDevice`] if there is none; [`Error::Netlink`], [`Error::Answer`].
     pub fn link(&mut self, name: &str) -> Result<Link> {
-        self.find_link(name)?.ok_or_else(|| Error::NoDevice { name: name.to_owned() })
+        self.find_link(name)?.ok_or_else(|| Error::NoDevice(name.to_owned()))
     }
 
     /// Sets an interface up or down.
@@ -171,7 +171,7 @@ impl Netlink {
             Err(error) if error.errno() == Some(libc::ENODEV) => Vec::new(),
             answers => answers?,
         };
-        let missing = || Error::NoDevice { name: name.to_owned() };
+        let missing = || Error::NoDevice(name.to_owned());
         answers.into_iter().find_map(tx_dropped_in).ok_or_else(missing)
     }
 

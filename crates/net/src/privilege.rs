@@ -34,7 +34,7 @@ pub fn require(wanted: &[Capability]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    Err(Error::Capability { missing })
+    Err(Error::Capability(missing))
 }
 
 /// Gives up, for good, every capability outside `keep`, and the way to new ones through programs that would grant
@@ -59,7 +59,7 @@ pub fn drop_all_but(keep: &[Capability]) -> Result<()> {
     let permitted = caps::read(None, CapSet::Permitted).map_err(failed("read capabilities"))?;
     let missing: Vec<_> = keep.difference(&permitted).map(ToString::to_string).collect();
     if !missing.is_empty() {
-        return Err(Error::Capability { missing });
+        return Err(Error::Capability(missing));
     }
 
     rustix::thread::set_no_new_privs(true).map_err(failed("set no_new_privs"))?;

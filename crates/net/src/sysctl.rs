@@ -100,7 +100,7 @@ impl SysctlKey {
                 || segment.contains(['/', '\0', '\n'])
         };
         if segments.len() < 2 || segments[0] != "net" || segments.iter().any(bad) {
-            return Err(Error::SysctlKey { key: segments.join("/") });
+            return Err(Error::SysctlKey(segments.join("/")));
         }
         Ok(Self(segments.join("/")))
     }

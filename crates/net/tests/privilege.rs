@@ -90,7 +90,7 @@ fn missing_capabilities_are_named() {
     for error in
         [privilege::require(&wanted).unwrap_err(), privilege::drop_all_but(&wanted).unwrap_err()]
     {
-        let Error::Capability { mut missing } = error else {
+        let Error::Capability(mut missing) = error else {
             panic!("{error}");
         };
         missing.sort();

@@ -82,7 +82,7 @@ impl Device {
         let plan = plan(name, options)?;
         let fds = match attach_all(name, plan) {
             // The interface was created in between: retry once.
-            Err(Error::InUse { .. }) if !plan.adopted => {
+            Err(Error::InUse(_)) if !plan.adopted => {
                 let plan = self::plan(name, options)?;
                 (plan, attach_all(name, plan)?)
             }
@@ -200,9 +200,9 @@ fn plan(name: &str, options: &OpenOptions) -> Result<Plan, Error> {
             let kind = link.kind.unwrap_or_else(|| "physical".to_owned());
             Err(Error::NotTun { name: owned(), kind })
         }
-        Some(Tun { tap: true, .. }) => Err(Error::IsTap { name: owned() }),
-        Some(_) if !options.adopt => Err(Error::Exists { name: owned() }),
-        Some(Tun { open_queues: 1.., .. }) => Err(Error::InUse { name: owned() }),
+        Some(Tun { tap: true, .. }) => Err(Error::IsTap(owned())),
+        Some(_) if !options.adopt => Err(Error::Exists(owned())),
+        Some(Tun { open_queues: 1.., .. }) => Err(Error::InUse(owned())),
         Some(Tun { multi_queue, .. }) => Ok(Plan {
             adopted: true,
             multi_queue,
@@ -232,12 +232,12 @@ fn attach(name: &str, flags: i32, adopted: bool) -> Result<OwnedFd, Error> {
         OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC,
         Mode::empty(),
     )
-    .map_err(|error| Error::Node { source: error.into() })?;
+    .map_err(|error| Error::Node(error.into()))?;
     let operation = if adopted { "open" } else { "create" };
     match sys::set_iff(fd.as_fd(), name, flags) {
         Ok(()) => Ok(fd),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            Err(Error::InUse { name: name.to_owned() })
+            Err(Error::InUse(name.to_owned()))
         }
         Err(error) => Err(Error::system(operation, name, error)),
     }
@@ -257,7 +257,7 @@ fn check_name(name: &str) -> Result<(), Error> {
         || matches!(name, "." | "..")
         || name.bytes().any(|octet| octet == 0 || bad(octet))
     {
-        return Err(Error::Name { name: name.to_owned() });
+        return Err(Error::Name(name.to_owned()));
     }
     Ok(())
 }
@@ -272,7 +272,7 @@ mod tests {
             assert!(check_name(good).is_ok(), "{good}");
         }
         for bad in ["", ".", "..", "a/b", "a b", "tun%d", "a:b", "sixteen--octets1", "a\0"] {
-            assert!(matches!(check_name(bad), Err(Error::Name { .. })), "{bad:?}");
+            assert!(matches!(check_name(bad), Err(Error::Name(_))), "{bad:?}");
         }
     }
 

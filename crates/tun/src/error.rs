@@ -9,13 +9,8 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name cannot be an interface's name.
-    #[error(
-        "{name:?} is not an interface name: 1 to 15 octets without '/', ':', '%' or white space"
-    )]
-    Name {
-        /// The name as given.
-        name: String,
-    },
+    #[error("{0:?} is not an interface name: 1 to 15 octets without '/', ':', '%' or white space")]
+    Name(String),
 
     /// The number of queues is outside 1 to [`crate::MAX_QUEUES`].
     #[error("{queues} queues for {name}: a TUN device has 1 to 256")]
@@ -27,11 +22,8 @@ pub enum Error {
     },
 
     /// The TUN driver's control node cannot be opened.
-    #[error("cannot open /dev/net/tun: {source}{}", tun_node_hint(source))]
-    Node {
-        /// The system's reason.
-        source: io::Error,
-    },
+    #[error("cannot open /dev/net/tun: {}{}", .0, tun_node_hint(.0))]
+    Node(#[source] io::Error),
 
     /// Another process of this program has the device.
     #[error(
@@ -67,29 +59,18 @@ pub enum Error {
 
     /// A TAP device of that name exists.
     #[error(
-        "{name} exists as a TAP device; delete it (ip link del {name}) and make it with: \
-         ip tuntap add dev {name} mode tun multi_queue vnet_hdr"
+        "{0} exists as a TAP device; delete it (ip link del {0}) and make it with: \
+         ip tuntap add dev {0} mode tun multi_queue vnet_hdr"
     )]
-    IsTap {
-        /// The interface.
-        name: String,
-    },
+    IsTap(String),
 
     /// A TUN device of that name exists and adopting it was not allowed.
-    #[error("{name} exists; delete it (ip link del {name}) or choose another name")]
-    Exists {
-        /// The interface.
-        name: String,
-    },
+    #[error("{0} exists; delete it (ip link del {0}) or choose another name")]
+    Exists(String),
 
     /// A TUN device of that name exists and some process reads it.
-    #[error(
-        "{name} exists and another program has it open; stop that program or choose another name"
-    )]
-    InUse {
-        /// The interface.
-        name: String,
-    },
+    #[error("{0} exists and another program has it open; stop that program or choose another name")]
+    InUse(String),
 
     /// The process may not create or attach to the device.
     #[error(

@@ -68,7 +68,7 @@ impl Folders {
             OpenOptions { run_dir: self.locks.clone(), adopt: false, ..OpenOptions::default() };
         // One of the name may linger: a process that another thread is starting has its descriptor.
         let opened = poll("the name to be free", || match Device::open(name, &options) {
-            Err(fordway_tun::Error::Exists { .. }) => None,
+            Err(fordway_tun::Error::Exists(_)) => None,
             opened => Some(opened),
         });
         let (device, mut queues) = opened.expect("a TUN device");

@@ -316,7 +316,7 @@ fn look(run_dir: &Path) -> Result<Option<Ledger>> {
 fn check_owner(name: &str) -> Result<()> {
     let allowed = |octet: u8| octet.is_ascii_alphanumeric() || b"._-".contains(&octet);
     if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.bytes().all(allowed) {
-        return Err(Error::OwnerName { name: name.to_owned() });
+        return Err(Error::OwnerName(name.to_owned()));
     }
     Ok(())
 }

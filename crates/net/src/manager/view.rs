@@ -105,7 +105,7 @@ impl<'a> View<'a> {
     ///
     /// [`Error::NoDevice`] if there is none; [`Error::Netlink`], [`Error::Answer`].
     pub fn link(&mut self, name: &str) -> Result<&Link> {
-        let missing = || Error::NoDevice { name: name.to_owned() };
+        let missing = || Error::NoDevice(name.to_owned());
         self.find_link(name)?.ok_or_else(missing)
     }
 

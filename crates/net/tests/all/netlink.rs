@@ -51,9 +51,9 @@ fn links() {
         assert_eq!(netlink.find_link("a-name-that-is-too-long").unwrap(), None);
         assert_eq!(netlink.tx_dropped("veth0").unwrap(), 0);
         let error = netlink.tx_dropped("nothing").unwrap_err();
-        assert!(matches!(&error, Error::NoDevice { name } if name == "nothing"));
+        assert!(matches!(&error, Error::NoDevice(name) if name == "nothing"));
         let error = netlink.link("nothing").unwrap_err();
-        assert!(matches!(&error, Error::NoDevice { name } if name == "nothing"));
+        assert!(matches!(&error, Error::NoDevice(name) if name == "nothing"));
         let error = netlink.set_mtu("veth0", 20).unwrap_err();
         assert_eq!(error.errno(), Some(libc::EINVAL));
         assert!(error.to_string().contains("MTU of interface veth0 to 20"));
