@@ -357,6 +357,7 @@ mod tests {
             versions: BTreeMap::new(),
             replay: String::new(),
             hosts: None,
+            guest: None,
         };
         (experiment, run)
     }

@@ -14,6 +14,7 @@ mod document;
 mod exclude;
 pub(crate) mod goals;
 mod group;
+mod guest;
 mod hosts;
 mod implementation;
 mod kind;
@@ -26,6 +27,7 @@ mod schema;
 pub use command::{Commands, filled, fixed};
 pub use exclude::{Exclusion, Quantity, rules};
 pub use group::{By, Exchange, Fetch, Group, Load, Mixed, Transport, Way};
+pub use guest::{Accelerator, Guest};
 pub use hosts::{EXAMPLE, HostSpec, Hosts};
 pub use implementation::{IMPLEMENTATIONS, RESOLVERS, kinds};
 pub use kind::{Carries, Kind};
@@ -38,10 +40,12 @@ const BUILT_IN: &[&str] = &[
     include_str!("../experiments/aa.toml"),
     include_str!("../experiments/clat-vs-dual-stack.toml"),
     include_str!("../experiments/control.toml"),
+    include_str!("../experiments/demo.toml"),
     include_str!("../experiments/dns64.toml"),
     include_str!("../experiments/goals.toml"),
     include_str!("../experiments/http-translators.toml"),
     include_str!("../experiments/interop-mechanisms.toml"),
+    include_str!("../experiments/kernel-translators.toml"),
     include_str!("../experiments/mechanisms-goals.toml"),
     include_str!("../experiments/nat64-vs-nat44.toml"),
     include_str!("../experiments/nat64.toml"),
@@ -217,6 +221,9 @@ pub struct RunSpec {
     /// The two hosts, when it is not one machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Hosts>,
+    /// The guest in which it runs, when it is not the machine itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<Guest>,
 }
 
 impl RunSpec {
@@ -237,6 +244,7 @@ impl RunSpec {
             versions: BTreeMap::new(),
             replay: String::new(),
             hosts: None,
+            guest: None,
         }
     }
 
@@ -401,7 +409,7 @@ mod tests {
     #[test]
     fn built_in_experiments_parse_and_name_each_other() {
         let all = Experiment::built_in().unwrap();
-        assert_eq!(all.len(), 11);
+        assert_eq!(all.len(), 13);
         for experiment in all {
             for profile in ["quick", "standard", "strict"] {
                 experiment.profile(profile).unwrap();

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod after;
+mod guest;
 mod hosts;
 mod inside;
 mod monitor;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use after::{CompareArgs, DecideArgs, FailIf, PublishArgs, ReportArgs};
+pub(crate) use guest::GuestArgs;
 pub(crate) use hosts::{Far, HostsArgs};
 pub(crate) use inside::{Probe, Tester};
 pub(crate) use monitor::MonitorArgs;
@@ -86,6 +88,7 @@ Exit status: 0 all are valid, 2 one is not.")]
   sudo fordway-lab run dns64 --cached 0,40,80,100 --native 0,50
   sudo fordway-lab run mine.toml
   sudo fordway-lab run clat-vs-dual-stack --hosts hosts.toml   client on one host, server on another
+  sudo fordway-lab run kernel-translators --guest              beside Jool, in a guest that loads its modules
   sudo fordway-lab run aa --blocks 20
   sudo fordway-lab run nat64 --only nat44 --aa 3
   sudo fordway-lab run goals")]
@@ -340,6 +343,9 @@ pub(crate) struct RunArgs {
     /// Start long runs without asking
     #[arg(long, short)]
     pub(crate) yes: bool,
+    /// Where it runs, if not on this machine.
+    #[command(flatten)]
+    pub(crate) guest: GuestArgs,
 }
 
 /// Arguments of `resume`.

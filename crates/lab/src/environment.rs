@@ -110,7 +110,10 @@ pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<
         governor: or_unknown(read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
         clocksource: clocksource::current().unwrap_or_else(|_| "unknown".into()),
         clocksources: clocksource::available().unwrap_or_default(),
-        virtualisation: or_unknown(said(&["systemd-detect-virt", "--vm"])),
+        virtualisation: match crate::guest::around() {
+            Some(guest) => guest.words(),
+            None => or_unknown(said(&["systemd-detect-virt", "--vm"])),
+        },
         steal_share: cpu::steal_since_boot(),
         load_average: cpu::load_average().unwrap_or(0.0),
         other_cores: None,

@@ -9,6 +9,7 @@
 //! | `cli`, `commands` | the command line |
 //! | `backend`, `topology`, `mechanism` | where things run, the network, what is put on it |
 //! | `probe`, `load`, `host` | correctness, traffic, the machine |
+//! | `guest` | a Debian guest in which a run takes place |
 //! | `hosts`, `agent` | two machines over SSH, and the lab's end on the other one |
 //! | `environment` | what a run's numbers depend on |
 //! | `runner`, `trials`, `state` | the run, what it measures, its clean-up |
@@ -32,6 +33,7 @@ mod cli;
 mod commands;
 mod environment;
 mod error;
+mod guest;
 mod host;
 mod hosts;
 mod load;

@@ -3,7 +3,7 @@
 mod dialogue;
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -19,6 +19,13 @@ pub(crate) use dialogue::Dialogue;
 
 /// How long what runs on another host may take to end.
 const FAR_END: Duration = Duration::from_secs(4);
+
+/// Holds, in an emulated guest, by how much every limit of time is multiplied.
+pub(crate) const PATIENCE: &str = "FORDWAY_LAB_PATIENCE";
+
+static FACTOR: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {
+    std::env::var(PATIENCE).ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+});
 
 /// Set by SIGINT and SIGTERM; every wait looks at it.
 pub(crate) static INTERRUPTED: std::sync::LazyLock<std::sync::Arc<AtomicBool>> =
@@ -107,6 +114,8 @@ pub(crate) enum Output<'a> {
     Log(&'a Path),
     /// The lab's own: for who passes it on.
     Pass,
+    /// Both to the lab's standard error.
+    People,
 }
 
 /// Starts a command. The child is in its own process group, so that the terminal's Ctrl-C reaches
@@ -133,6 +142,10 @@ fn start_with(argv: &[String], input: Stdio, output: Output<'_>) -> Result<Runni
     command.stdin(input);
     match output {
         Output::Pass => {}
+        Output::People => {
+            use std::os::fd::AsFd;
+            command.stdout(std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?);
+        }
         Output::Keep => {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
@@ -190,6 +203,13 @@ impl Running {
         &self.argv
     }
 
+    /// Writes to the input of a child that was started with it held. One that no longer reads has ended.
+    pub(crate) fn say(&mut self, bytes: &[u8]) {
+        if let Some(held) = &mut self.held {
+            let _ = held.write_all(bytes).and_then(|()| held.flush());
+        }
+    }
+
     /// Whether it still runs.
     pub(crate) fn alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
@@ -205,7 +225,13 @@ impl Running {
         self.wait_until(limit, true)
     }
 
+    /// Waits for the end, whatever the user interrupts: for what tidies up.
+    pub(crate) fn wait_out(self, limit: Duration) -> Result<Finished> {
+        self.wait_until(limit, false)
+    }
+
     fn wait_until(mut self, limit: Duration, heed: bool) -> Result<Finished> {
+        let limit = limit * *FACTOR;
         let deadline = Instant::now() + limit;
         let mut pause = Duration::from_micros(300);
         let status = loop {
@@ -284,7 +310,7 @@ pub(crate) fn ended(pid: u32) -> bool {
 
 /// Calls `ready` until it answers, the deadline passes (`None`), or the user interrupts.
 pub(crate) fn poll<T>(limit: Duration, mut ready: impl FnMut() -> Option<T>) -> Result<Option<T>> {
-    let deadline = Instant::now() + limit;
+    let deadline = Instant::now() + limit * *FACTOR;
     loop {
         if let Some(value) = ready() {
             return Ok(Some(value));

@@ -20,6 +20,7 @@ fn experiment(blocks: u32) -> Experiment {
         versions: BTreeMap::new(),
         replay: String::new(),
         hosts: None,
+        guest: None,
     });
     experiment
 }

@@ -13,7 +13,9 @@ pub const RESOLVERS: &[&str] = &["bind", "fordway", "unbound"];
 
 /// What an implementation can be; `None` when there is none of this name.
 pub fn kinds(implementation: &str) -> Option<Vec<Kind>> {
-    use Kind::{Clat, Dns64, Dstm, Nat44, Nat64, Native, Proxy, ReverseProxy, Softwire, Xlat464};
+    use Kind::{
+        Clat, Dns64, Dstm, Nat44, Nat64, Native, Proxy, ReverseProxy, Siit, Softwire, Xlat464,
+    };
     // A command's process stands in one box: what has two ends cannot be one.
     let in_two_boxes = |kind: &Kind| matches!(kind, Native | Softwire | Dstm | Xlat464);
     Some(match implementation {
@@ -23,7 +25,7 @@ pub fn kinds(implementation: &str) -> Option<Vec<Kind>> {
         "nftables" => vec![Nat44],
         "tayga" => vec![Clat, Nat64, Xlat464],
         "tundra" => vec![Clat],
-        "jool" => vec![Clat, Nat64],
+        "jool" => vec![Clat, Nat64, Siit],
         "unbound" | "bind" => vec![Dns64],
         "nginx" => vec![ReverseProxy],
         "apache" => vec![Proxy, ReverseProxy],

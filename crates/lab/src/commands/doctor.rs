@@ -47,6 +47,7 @@ const MECHANISMS: &[(&str, Kind)] = &[
     ("tayga", Kind::Nat64),
     ("tundra", Kind::Clat),
     ("jool", Kind::Clat),
+    ("jool", Kind::Siit),
     ("jool", Kind::Nat64),
     ("fordway", Kind::Dns64),
     ("unbound", Kind::Dns64),
@@ -67,6 +68,8 @@ struct Findings {
     tools: Vec<Tool>,
     mechanisms: Vec<Found>,
     measurements: Vec<Measurement>,
+    /// What `run --guest` needs and is not installed, as the command that installs it.
+    guest: Option<String>,
     orphans: Vec<Left>,
     install: Option<String>,
 }
@@ -229,6 +232,7 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
         clocksources: clocksource::available().unwrap_or_default(),
         tools,
         mechanisms,
+        guest: crate::guest::missing(),
         orphans: state::orphans().iter().map(left).collect(),
         install,
     })
@@ -288,6 +292,8 @@ fn print(findings: &Findings) {
     line(quiet, "load", &text);
     let clocks = format!("{} (of {})", findings.clocksource, findings.clocksources.join(", "));
     line(true, "clock", &clocks);
+    let guest = findings.guest.as_deref();
+    line(guest.is_none(), "guest", guest.unwrap_or("run --guest: QEMU and mmdebstrap"));
     if findings.orphans.is_empty() {
         line(true, "left over", "nothing");
     } else {

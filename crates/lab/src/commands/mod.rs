@@ -4,6 +4,7 @@ mod compare;
 mod decide;
 mod doctor;
 mod files;
+mod guest;
 mod hidden;
 mod hosts;
 mod list;

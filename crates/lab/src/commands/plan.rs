@@ -205,6 +205,7 @@ pub(super) fn choose(
         versions,
         replay: String::new(),
         hosts,
+        guest: crate::guest::around(),
     };
     // Of a user's own file, what lies beside the results is the one that was run.
     let name = if is_file(&args.name) { "spec.toml" } else { &args.name };

@@ -29,6 +29,9 @@ const ASK_ABOVE_S: f64 = 3600.0;
 
 /// Starts a run.
 pub(super) fn run(args: &RunArgs) -> Result<u8> {
+    if args.guest.guest {
+        return super::guest::run(args);
+    }
     let fordway = locate_fordway(args.plan.fordway.as_deref())?;
     if let Some(out) = &args.out {
         free(out)?;
@@ -116,6 +119,16 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
     let experiment = artefacts::read_experiment(&args.dir)?;
     let run = experiment.run()?.clone();
     artefacts::read_environment(&args.dir)?;
+    match (&run.guest, crate::guest::around()) {
+        (Some(guest), None) => return super::guest::resume(args, guest),
+        (was, is) if *was != is => {
+            return Err(LabError::Usage(
+                "the run was not made in this guest; numbers of both must not be mixed: start a new run"
+                    .into(),
+            ));
+        }
+        _ => {}
+    }
     need_tools()?;
     state::need_root()?;
     catch_signals();
@@ -261,7 +274,7 @@ pub(super) fn clean_orphans() {
     }
 }
 
-fn need_tools() -> Result<()> {
+pub(super) fn need_tools() -> Result<()> {
     let tools = ["ip", "nsenter", "setpriv", "taskset", "sysctl", "iperf3", "ping", "ethtool"];
     let missing: Vec<&str> =
         tools.into_iter().filter(|tool| find_program(tool).is_none()).collect();

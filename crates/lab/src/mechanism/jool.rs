@@ -1,7 +1,9 @@
 //! Jool (kernel modules): CLAT by `jool_siit`, in its own namespace, where the application's is one hop
-//! away; stateful NAT64 by `jool`.
+//! away; SIIT by `jool_siit` and stateful NAT64 by `jool` in the box in the middle.
 
-use fordway_data::addresses::{CLAT_V6, NAT64_POOL6, POOL4, PREF64, ROUTER_V4};
+use fordway_data::addresses::{
+    CLAT_V6, NAT64_POOL6, POOL4, PREF64, ROUTER_V4, SERVER_V4, SERVER_V6, SIIT_POOL6,
+};
 use fordway_data::spec::Kind;
 
 use super::{Availability, Context, Deployed, Mechanism, Memory};
@@ -33,15 +35,23 @@ fn usable(module: &str) -> bool {
 /// The commands that set an instance up.
 fn commands(kind: Kind) -> Vec<Vec<&'static str>> {
     let program = program(kind);
-    let pool6 = if kind == Kind::Nat64 { NAT64_POOL6 } else { PREF64 };
+    let pool6 = match kind {
+        Kind::Nat64 => NAT64_POOL6,
+        Kind::Siit => SIIT_POOL6,
+        _ => PREF64,
+    };
     let mut all = vec![vec![program, "instance", "add", INSTANCE, "--netfilter", "--pool6", pool6]];
+    let mut map = |v4, v6| all.push(vec![program, "-i", INSTANCE, "eamt", "add", v4, v6]);
+    match kind {
+        Kind::Siit => map(SERVER_V4, SERVER_V6),
+        // The application holds 192.0.0.2 on its link to this box (see the topology).
+        Kind::Clat => map(ROUTER_V4, CLAT_V6),
+        _ => {}
+    }
     if kind == Kind::Nat64 {
         for protocol in ["--tcp", "--udp", "--icmp"] {
             all.push(vec![program, "-i", INSTANCE, "pool4", "add", protocol, POOL4, PORTS]);
         }
-    } else {
-        // The application holds 192.0.0.2 on its link to this box (see the topology).
-        all.push(vec![program, "-i", INSTANCE, "eamt", "add", ROUTER_V4, CLAT_V6]);
     }
     all
 }
@@ -56,7 +66,7 @@ impl Mechanism for Jool {
             return Availability::Missing {
                 hint: format!(
                     "the kernel has no module {name}: apt-get install jool-dkms \
-                     linux-headers-$(uname -r), on a kernel that loads modules"
+                     linux-headers-$(uname -r), on a kernel that loads modules, or run --guest"
                 ),
             };
         }
@@ -96,5 +106,8 @@ mod tests {
         let nat64 = words(Kind::Nat64);
         assert!(nat64.contains("jool -i fordway-lab pool4 add --udp 203.0.113.64/26 1024-65535"));
         assert!(!nat64.contains("jool_siit"));
+        let siit = words(Kind::Siit);
+        assert!(siit.contains("--pool6 2001:db8:64::/96"));
+        assert!(siit.contains("jool_siit -i fordway-lab eamt add 198.51.100.2 2001:db8:5::5"));
     }
 }

@@ -125,6 +125,8 @@ pub fn slot(mechanism: &str) -> usize {
         // These stand beside arms of other modes at the same devices: colours that nobody has there.
         "nat64-fordway-ingress" => "clat-tundra",
         "nat64-fordway-xdp" => "native-v4-2hop",
+        "siit-jool" => "nat-pt-fordway",
+        "siit-fordway-ingress" => "softwire-fordway",
         // Name servers stand beside arms of all other modes where the goals are judged.
         "dns64-unbound" => "464xlat-fordway",
         "dns64-unbound-again" => "464xlat-tayga",
