@@ -1,280 +1,191 @@
 //! What is measured: quantities, and the loads that yield them.
 
-mod words;
-
 use serde::{Deserialize, Serialize};
 
-use super::group::{By, Exchange, Fetch, Group, Load, Mixed, Transport, Way};
+use super::group::Way::{Down, Up};
+use super::group::{By, Exchange, Fetch, Group, Load, Mixed, Transport};
 
-/// A measured quantity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// One TCP flow from the client to the server, Gbit/s of payload.
-    TcpThroughputUp,
-    /// One TCP flow from the server to the client, Gbit/s of payload.
-    TcpThroughputDown,
-    /// ICMP echo, ms; a deployment's value is the mean of the middle half of its replies.
-    Rtt,
-    /// Median round-trip time of datagrams at a steady rate, µs.
-    LatencyP50,
-    /// 99th percentile of the same.
-    LatencyP99,
-    /// 99.9th percentile of the same.
-    #[serde(rename = "latency_p99_9")]
-    LatencyP999,
-    /// Small datagrams from the client that arrive, thousands per second.
-    UdpRateUp,
-    /// Small datagrams from the server that arrive, thousands per second.
-    UdpRateDown,
-    /// Small frames from the client's side that a gateway passes on, thousands per second.
-    FrameRateUp,
-    /// Small frames from the server's side that a gateway passes on, thousands per second.
-    FrameRateDown,
-    /// New UDP flows that arrive, thousands per second.
-    NewUdpFlows,
-    /// New TCP connections, thousands per second.
-    NewTcpConnections,
-    /// Sessions that were opened and still carry data, thousands.
-    SessionsHeld,
-    /// Memory that a translator takes for one of them, octets.
-    MemoryPerSession,
-    /// Exchanges of data with every session in turn, thousands per second.
-    ExchangesHeld,
-    /// One TCP flow from the client to the server beside the held sessions, Gbit/s of payload.
-    TcpThroughputHeld,
-    /// Processor time per payload carried by TCP up, ms per Gbit.
-    CpuPerGbitUp,
-    /// Processor time per payload carried by TCP down, ms per Gbit.
-    CpuPerGbitDown,
-    /// Processor time per small datagram that arrives, up, µs.
-    CpuPerPacketUp,
-    /// Processor time per small datagram that arrives, down, µs.
-    CpuPerPacketDown,
-    /// Processor cycles per small datagram that arrives, up.
-    CyclesPerPacketUp,
-    /// Processor cycles per small datagram that arrives, down.
-    CyclesPerPacketDown,
-    /// Questions per second of which none is lost (RFC 8219 section 9), thousands.
-    DnsRate,
-    /// Answers per second for names that nobody has asked for before, thousands.
-    DnsFresh,
-    /// Answers per second for names that are in the cache, thousands.
-    DnsKnown,
-    /// The same by `dnsperf`.
-    DnsperfFresh,
-    /// The same by `dnsperf`.
-    DnsperfKnown,
-    /// Processor time per answer for a new name, µs.
-    CpuPerAnswerFresh,
-    /// Processor time per answer for a known name, µs.
-    CpuPerAnswerKnown,
-    /// Name, connection, first octet; by a name that nobody has asked for before. ms.
-    SessionFresh,
-    /// The same by a name that the name server knows.
-    SessionKnown,
-    /// The same without a name.
-    SessionLiteral,
-    /// A page with all its objects, by a new name. ms.
-    PageName,
-    /// The same without a name.
-    PageLiteral,
-    /// Small objects by HTTP, thousand requests per second.
-    HttpSmall,
-    /// Large objects by HTTP, Gbit/s of content.
-    HttpLarge,
-    /// One long object, where there is a proxy through a tunnel, Gbit/s of content.
-    HttpTunnel,
-    /// Median round trip of small requests by HTTP over several connections, µs.
-    HttpRttSmall,
-    /// The same of requests with much content.
-    HttpRttUp,
-    /// The same of answers with much content.
-    HttpRttDown,
-    /// One TCP flow from the client beside datagrams of the same way, Gbit/s of payload.
-    SimplexThroughput,
-    /// One TCP flow from the client beside flows of both ways, Gbit/s of payload.
-    DuplexThroughput,
-    /// Time that `ab` takes for all its requests, s.
-    AbTotalTime,
-    /// Octets that `ab` received, heads included.
-    AbBytes,
-    /// Requests after which the connection was kept.
-    AbKeepalive,
-    /// Requests per second by `ab`.
-    AbRequestsPerS,
-    /// Time per request by `ab`, across all concurrent requests, ms.
-    AbTimePerRequest,
-    /// What `ab` receives, KiB/s (it writes Kbytes/sec, and counts in 1024 octets).
-    AbTransferRate,
-    /// First packet of a connection into the box in the middle, to the first out of it, µs.
-    Initiation,
-    /// From the start of the translator's process to the first translated reply, ms.
-    StartTime,
-    /// The correctness gate; not a number.
-    Gate,
+/// What is fixed about a metric.
+struct Row {
+    name: &'static str,
+    label: &'static str,
+    short: &'static str,
+    unit: &'static str,
+    measured: Option<(Group, Load)>,
 }
 
-use Way::{Down, Up};
+/// Makes the metrics of a table: variant, name in artefacts, name for people, a few letters without the direction, unit,
+/// where the report shows it, and what has to run to get it.
+macro_rules! metrics {
+    ($($(#[$about:meta])* $variant:ident: $name:literal, $label:literal, $short:literal, $unit:literal
+        $(, $group:ident, $load:expr)?;)*) => {
+        /// A measured quantity.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum Metric {
+            $($(#[$about])* #[serde(rename = $name)] $variant,)*
+        }
+
+        impl Metric {
+            /// Every metric.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
+            fn row(self) -> Row {
+                match self {
+                    $(Self::$variant => Row {
+                        name: $name,
+                        label: $label,
+                        short: $short,
+                        unit: $unit,
+                        measured: None$(.or(Some((Group::$group, $load))))?,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+metrics! {
+    /// One TCP flow from the client to the server, Gbit/s of payload.
+    TcpThroughputUp: "tcp_throughput_up", "TCP up (client to server)", "TCP", "Gbit/s", Flow, Load::Flow(Up);
+    /// One TCP flow from the server to the client, Gbit/s of payload.
+    TcpThroughputDown: "tcp_throughput_down", "TCP down (server to client)", "TCP", "Gbit/s", Flow, Load::Flow(Down);
+    /// ICMP echo, ms; a deployment's value is the mean of the middle half of its replies.
+    Rtt: "rtt", "Round-trip time", "RTT", "ms", Flow, Load::Ping;
+    /// Median round-trip time of datagrams at a steady rate, µs.
+    LatencyP50: "latency_p50", "Round trip, P50", "P50", "µs", Tail, Load::Probe;
+    /// 99th percentile of the same.
+    LatencyP99: "latency_p99", "Round trip, P99", "P99", "µs", Tail, Load::Probe;
+    /// 99.9th percentile of the same.
+    LatencyP999: "latency_p99_9", "Round trip, P99.9", "P99.9", "µs", Tail, Load::Probe;
+    /// Small datagrams from the client that arrive, thousands per second.
+    UdpRateUp: "udp_rate_up", "Datagrams up", "datagrams", "kpackets/s", Packets, Load::Datagrams(Up);
+    /// Small datagrams from the server that arrive, thousands per second.
+    UdpRateDown: "udp_rate_down", "Datagrams down", "datagrams", "kpackets/s", Packets, Load::Datagrams(Down);
+    /// Small frames from the client's side that a gateway passes on, thousands per second.
+    FrameRateUp: "frame_rate_up", "Frames up", "frames", "kpackets/s", Packets, Load::Frames(Up);
+    /// Small frames from the server's side that a gateway passes on, thousands per second.
+    FrameRateDown: "frame_rate_down", "Frames down", "frames", "kpackets/s", Packets, Load::Frames(Down);
+    /// New UDP flows that arrive, thousands per second.
+    NewUdpFlows: "new_udp_flows", "New UDP flows", "new UDP", "kflows/s", Sessions, Load::NewFlows(Transport::Udp);
+    /// New TCP connections, thousands per second.
+    NewTcpConnections: "new_tcp_connections", "New TCP connections", "new TCP", "kconnections/s", Sessions, Load::NewFlows(Transport::Tcp);
+    /// Sessions that were opened and still carry data, thousands.
+    SessionsHeld: "sessions_held", "Sessions held", "held", "thousand", Sessions, Load::Hold;
+    /// Memory that a translator takes for one of them, octets.
+    MemoryPerSession: "memory_per_session", "Memory per session", "memory", "octets", Sessions, Load::Hold;
+    /// Exchanges of data with every session in turn, thousands per second.
+    ExchangesHeld: "exchanges_held", "Exchanges over all held sessions", "exchanges, held", "kexchanges/s", Sessions, Load::Hold;
+    /// One TCP flow from the client to the server beside the held sessions, Gbit/s of payload.
+    TcpThroughputHeld: "tcp_throughput_held", "TCP up beside held sessions", "TCP, held", "Gbit/s", Sessions, Load::Hold;
+    /// Processor time per payload carried by TCP up, ms per Gbit.
+    CpuPerGbitUp: "cpu_per_gbit_up", "Processor time, TCP up", "CPU, TCP", "ms/Gbit", Processor, Load::Flow(Up);
+    /// Processor time per payload carried by TCP down, ms per Gbit.
+    CpuPerGbitDown: "cpu_per_gbit_down", "Processor time, TCP down", "CPU, TCP", "ms/Gbit", Processor, Load::Flow(Down);
+    /// Processor time per small datagram that arrives, up, µs.
+    CpuPerPacketUp: "cpu_per_packet_up", "Processor time per datagram up", "CPU, datagram", "µs/packet", Processor, Load::Datagrams(Up);
+    /// Processor time per small datagram that arrives, down, µs.
+    CpuPerPacketDown: "cpu_per_packet_down", "Processor time per datagram down", "CPU, datagram", "µs/packet", Processor, Load::Datagrams(Down);
+    /// Processor cycles per small datagram that arrives, up.
+    CyclesPerPacketUp: "cycles_per_packet_up", "Cycles per datagram up", "cycles", "cycles/packet", Processor, Load::Datagrams(Up);
+    /// Processor cycles per small datagram that arrives, down.
+    CyclesPerPacketDown: "cycles_per_packet_down", "Cycles per datagram down", "cycles", "cycles/packet", Processor, Load::Datagrams(Down);
+    /// Questions per second of which none is lost (RFC 8219 section 9), thousands.
+    DnsRate: "dns_rate", "DNS64, rate without loss", "no loss", "kqueries/s", Dns, Load::Search;
+    /// Answers per second for names that nobody has asked for before, thousands.
+    DnsFresh: "dns_fresh", "DNS64, answers, new names", "new names", "kqueries/s", Dns, Load::Questions(Mixed::Fresh);
+    /// Answers per second for names that are in the cache, thousands.
+    DnsKnown: "dns_known", "DNS64, answers, known names", "known names", "kqueries/s", Dns, Load::Questions(Mixed::Known);
+    /// The same by `dnsperf`.
+    DnsperfFresh: "dnsperf_fresh", "DNS64 by dnsperf, new names", "dnsperf, new", "kqueries/s", Dns, Load::Dnsperf(Mixed::Fresh);
+    /// The same by `dnsperf`.
+    DnsperfKnown: "dnsperf_known", "DNS64 by dnsperf, known names", "dnsperf, known", "kqueries/s", Dns, Load::Dnsperf(Mixed::Known);
+    /// Processor time per answer for a new name, µs.
+    CpuPerAnswerFresh: "cpu_per_answer_fresh", "Processor time per answer, new names", "CPU, new name", "µs/answer", Processor, Load::Questions(Mixed::Fresh);
+    /// Processor time per answer for a known name, µs.
+    CpuPerAnswerKnown: "cpu_per_answer_known", "Processor time per answer, known names", "CPU, known name", "µs/answer", Processor, Load::Questions(Mixed::Known);
+    /// Name, connection, first octet; by a name that nobody has asked for before. ms.
+    SessionFresh: "session_fresh", "Session start, new name", "new name", "ms", Waiting, Load::Sessions(By::FreshName);
+    /// The same by a name that the name server knows.
+    SessionKnown: "session_known", "Session start, known name", "known name", "ms", Waiting, Load::Sessions(By::KnownName);
+    /// The same without a name.
+    SessionLiteral: "session_literal", "Session start, address", "address", "ms", Waiting, Load::Sessions(By::Literal);
+    /// A page with all its objects, by a new name. ms.
+    PageName: "page_name", "Page, new name", "page, name", "ms", Waiting, Load::Pages(By::FreshName);
+    /// The same without a name.
+    PageLiteral: "page_literal", "Page, address", "page, address", "ms", Waiting, Load::Pages(By::Literal);
+    /// Small objects by HTTP, thousand requests per second.
+    HttpSmall: "http_small", "HTTP, small objects", "small", "krequests/s", Web, Load::Fetch(Fetch::Small);
+    /// Large objects by HTTP, Gbit/s of content.
+    HttpLarge: "http_large", "HTTP, large objects", "large", "Gbit/s", Web, Load::Fetch(Fetch::Large);
+    /// One long object, where there is a proxy through a tunnel, Gbit/s of content.
+    HttpTunnel: "http_tunnel", "HTTP, one long object (tunnel)", "tunnel", "Gbit/s", Web, Load::Fetch(Fetch::Tunnel);
+    /// Median round trip of small requests by HTTP over several connections, µs.
+    HttpRttSmall: "http_rtt_small", "HTTP round trip, small", "small", "µs", Exchanges, Load::Exchange(Exchange::Small);
+    /// The same of requests with much content.
+    HttpRttUp: "http_rtt_up", "HTTP round trip, large up", "large up", "µs", Exchanges, Load::Exchange(Exchange::Up);
+    /// The same of answers with much content.
+    HttpRttDown: "http_rtt_down", "HTTP round trip, large down", "large down", "µs", Exchanges, Load::Exchange(Exchange::Down);
+    /// One TCP flow from the client beside datagrams of the same way, Gbit/s of payload.
+    SimplexThroughput: "simplex_throughput", "TCP up beside simplex traffic", "simplex", "Gbit/s", Beside, Load::Simplex;
+    /// One TCP flow from the client beside flows of both ways, Gbit/s of payload.
+    DuplexThroughput: "duplex_throughput", "TCP up beside duplex traffic", "duplex", "Gbit/s", Beside, Load::Duplex;
+    /// Time that `ab` takes for all its requests, s.
+    AbTotalTime: "ab_total_time", "ab, total time", "total time", "s", Ab, Load::Ab;
+    /// Octets that `ab` received, heads included.
+    AbBytes: "ab_bytes", "ab, octets transferred", "octets", "octets", Ab, Load::Ab;
+    /// Requests after which the connection was kept.
+    AbKeepalive: "ab_keepalive", "ab, successful keep-alives", "kept", "requests", Ab, Load::Ab;
+    /// Requests per second by `ab`.
+    AbRequestsPerS: "ab_requests_per_s", "ab, requests per second", "requests/s", "requests/s", Ab, Load::Ab;
+    /// Time per request by `ab`, across all concurrent requests, ms.
+    AbTimePerRequest: "ab_time_per_request", "ab, time per request", "time/request", "ms", Ab, Load::Ab;
+    /// What `ab` receives, KiB/s (it writes Kbytes/sec, and counts in 1024 octets).
+    AbTransferRate: "ab_transfer_rate", "ab, transfer rate", "transfer", "KiB/s", Ab, Load::Ab;
+    /// First packet of a connection into the box in the middle, to the first out of it, µs.
+    Initiation: "initiation", "Initiation, TCP", "initiation", "µs", Initiation, Load::Initiation;
+    /// From the start of the translator's process to the first translated reply, ms.
+    StartTime: "start_time", "Start to first packet", "start", "ms", Start, Load::Start;
+    /// The correctness gate; not a number.
+    Gate: "gate", "Correctness gate", "gate", "";
+}
 
 impl Metric {
-    /// Every metric.
-    pub const ALL: [Self; 51] = [
-        Self::TcpThroughputUp,
-        Self::TcpThroughputDown,
-        Self::Rtt,
-        Self::LatencyP50,
-        Self::LatencyP99,
-        Self::LatencyP999,
-        Self::UdpRateUp,
-        Self::UdpRateDown,
-        Self::FrameRateUp,
-        Self::FrameRateDown,
-        Self::NewUdpFlows,
-        Self::NewTcpConnections,
-        Self::SessionsHeld,
-        Self::MemoryPerSession,
-        Self::ExchangesHeld,
-        Self::TcpThroughputHeld,
-        Self::CpuPerGbitUp,
-        Self::CpuPerGbitDown,
-        Self::CpuPerPacketUp,
-        Self::CpuPerPacketDown,
-        Self::CyclesPerPacketUp,
-        Self::CyclesPerPacketDown,
-        Self::DnsRate,
-        Self::DnsFresh,
-        Self::DnsKnown,
-        Self::DnsperfFresh,
-        Self::DnsperfKnown,
-        Self::CpuPerAnswerFresh,
-        Self::CpuPerAnswerKnown,
-        Self::SessionFresh,
-        Self::SessionKnown,
-        Self::SessionLiteral,
-        Self::PageName,
-        Self::PageLiteral,
-        Self::HttpSmall,
-        Self::HttpLarge,
-        Self::HttpTunnel,
-        Self::HttpRttSmall,
-        Self::HttpRttUp,
-        Self::HttpRttDown,
-        Self::SimplexThroughput,
-        Self::DuplexThroughput,
-        Self::AbTotalTime,
-        Self::AbBytes,
-        Self::AbKeepalive,
-        Self::AbRequestsPerS,
-        Self::AbTimePerRequest,
-        Self::AbTransferRate,
-        Self::Initiation,
-        Self::StartTime,
-        Self::Gate,
-    ];
+    /// The name in artefacts.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The name for people.
+    pub fn label(self) -> &'static str {
+        self.row().label
+    }
+
+    /// A few letters for narrow tables and figures, without the direction.
+    pub fn short(self) -> &'static str {
+        self.row().short
+    }
+
+    /// The unit of its values.
+    pub fn unit(self) -> &'static str {
+        self.row().unit
+    }
 
     /// What has to run to get it; nothing for the gate, which is no measurement.
     pub fn load(self) -> Option<Load> {
-        Some(match self {
-            Self::TcpThroughputUp | Self::CpuPerGbitUp => Load::Flow(Up),
-            Self::TcpThroughputDown | Self::CpuPerGbitDown => Load::Flow(Down),
-            Self::Rtt => Load::Ping,
-            Self::LatencyP50 | Self::LatencyP99 | Self::LatencyP999 => Load::Probe,
-            Self::UdpRateUp | Self::CpuPerPacketUp | Self::CyclesPerPacketUp => Load::Datagrams(Up),
-            Self::UdpRateDown | Self::CpuPerPacketDown | Self::CyclesPerPacketDown => {
-                Load::Datagrams(Down)
-            }
-            Self::FrameRateUp => Load::Frames(Up),
-            Self::FrameRateDown => Load::Frames(Down),
-            Self::NewUdpFlows => Load::NewFlows(Transport::Udp),
-            Self::NewTcpConnections => Load::NewFlows(Transport::Tcp),
-            Self::SessionsHeld
-            | Self::MemoryPerSession
-            | Self::ExchangesHeld
-            | Self::TcpThroughputHeld => Load::Hold,
-            Self::DnsRate => Load::Search,
-            Self::DnsFresh | Self::CpuPerAnswerFresh => Load::Questions(Mixed::Fresh),
-            Self::DnsKnown | Self::CpuPerAnswerKnown => Load::Questions(Mixed::Known),
-            Self::DnsperfFresh => Load::Dnsperf(Mixed::Fresh),
-            Self::DnsperfKnown => Load::Dnsperf(Mixed::Known),
-            Self::SessionFresh => Load::Sessions(By::FreshName),
-            Self::SessionKnown => Load::Sessions(By::KnownName),
-            Self::SessionLiteral => Load::Sessions(By::Literal),
-            Self::PageName => Load::Pages(By::FreshName),
-            Self::PageLiteral => Load::Pages(By::Literal),
-            Self::HttpSmall => Load::Fetch(Fetch::Small),
-            Self::HttpLarge => Load::Fetch(Fetch::Large),
-            Self::HttpTunnel => Load::Fetch(Fetch::Tunnel),
-            Self::HttpRttSmall => Load::Exchange(Exchange::Small),
-            Self::HttpRttUp => Load::Exchange(Exchange::Up),
-            Self::HttpRttDown => Load::Exchange(Exchange::Down),
-            Self::SimplexThroughput => Load::Simplex,
-            Self::DuplexThroughput => Load::Duplex,
-            Self::AbTotalTime
-            | Self::AbBytes
-            | Self::AbKeepalive
-            | Self::AbRequestsPerS
-            | Self::AbTimePerRequest
-            | Self::AbTransferRate => Load::Ab,
-            Self::Initiation => Load::Initiation,
-            Self::StartTime => Load::Start,
-            Self::Gate => return None,
-        })
+        self.row().measured.map(|(_, load)| load)
     }
 
-    /// Where the report shows it.
+    /// Where the report shows it; nowhere for the gate.
     pub fn group(self) -> Option<Group> {
-        Some(match self {
-            Self::TcpThroughputUp | Self::TcpThroughputDown | Self::Rtt => Group::Flow,
-            Self::LatencyP50 | Self::LatencyP99 | Self::LatencyP999 => Group::Tail,
-            Self::UdpRateUp | Self::UdpRateDown | Self::FrameRateUp | Self::FrameRateDown => {
-                Group::Packets
-            }
-            Self::NewUdpFlows
-            | Self::NewTcpConnections
-            | Self::SessionsHeld
-            | Self::MemoryPerSession
-            | Self::ExchangesHeld
-            | Self::TcpThroughputHeld => Group::Sessions,
-            Self::CpuPerGbitUp
-            | Self::CpuPerGbitDown
-            | Self::CpuPerPacketUp
-            | Self::CpuPerPacketDown
-            | Self::CyclesPerPacketUp
-            | Self::CyclesPerPacketDown
-            | Self::CpuPerAnswerFresh
-            | Self::CpuPerAnswerKnown => Group::Processor,
-            Self::DnsRate
-            | Self::DnsFresh
-            | Self::DnsKnown
-            | Self::DnsperfFresh
-            | Self::DnsperfKnown => Group::Dns,
-            Self::SessionFresh
-            | Self::SessionKnown
-            | Self::SessionLiteral
-            | Self::PageName
-            | Self::PageLiteral => Group::Waiting,
-            Self::HttpSmall | Self::HttpLarge | Self::HttpTunnel => Group::Web,
-            Self::HttpRttSmall | Self::HttpRttUp | Self::HttpRttDown => Group::Exchanges,
-            Self::SimplexThroughput | Self::DuplexThroughput => Group::Beside,
-            Self::AbTotalTime
-            | Self::AbBytes
-            | Self::AbKeepalive
-            | Self::AbRequestsPerS
-            | Self::AbTimePerRequest
-            | Self::AbTransferRate => Group::Ab,
-            Self::Initiation => Group::Initiation,
-            Self::StartTime => Group::Start,
-            Self::Gate => return None,
-        })
+        self.row().measured.map(|(group, _)| group)
     }
 
     /// `up`, `down`, or `both`.
     pub fn direction(self) -> &'static str {
         match self.load() {
             Some(Load::Flow(way) | Load::Datagrams(way) | Load::Frames(way)) => way.name(),
-            Some(Load::Exchange(Exchange::Up)) => Way::Up.name(),
-            Some(Load::Exchange(Exchange::Down)) => Way::Down.name(),
+            Some(Load::Exchange(Exchange::Up)) => Up.name(),
+            Some(Load::Exchange(Exchange::Down)) => Down.name(),
             _ => "both",
         }
     }
