@@ -6,7 +6,10 @@ use crate::fixture;
 use crate::fixture::environment;
 use crate::spec::{Experiment, RunSpec};
 
-const IN_DOCS: [(&str, fn() -> Schema, &str); 3] = [
+/// Name, schema, and the file in docs.
+type Documented = (&'static str, fn() -> Schema, &'static str);
+
+const IN_DOCS: [Documented; 3] = [
     ("experiment", experiment, include_str!("../../../../docs/experiment.schema.json")),
     ("results", results, include_str!("../../../../docs/results.schema.json")),
     ("trials", trials, include_str!("../../../../docs/trials.schema.json")),
