@@ -5,12 +5,12 @@ mod check;
 mod control;
 mod discover;
 mod doctor;
+#[cfg(feature = "dstm")]
+mod dstm;
 mod explain;
 mod export;
 mod generate;
 mod import;
-#[cfg(feature = "dstm")]
-mod leases;
 mod pcap;
 mod run;
 mod stats;
@@ -19,8 +19,6 @@ mod tables;
 mod trace;
 
 use crate::cli::{Cli, Command};
-#[cfg(feature = "dstm")]
-use crate::cli::{DstmCommand, Global};
 use crate::failure::Failure;
 
 /// Does what the command line asks for.
@@ -46,7 +44,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Trt(args) => run::options(&global, args.load()?, args.print_config()),
         Command::Proxy(args) => run::options(&global, args.load()?, args.print_config()),
         #[cfg(feature = "dstm")]
-        Command::Dstm(command) => dstm(&global, command),
+        Command::Dstm(command) => dstm::run(&global, command),
         Command::Check(args) => check::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),
@@ -63,14 +61,5 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Schema { of } => generate::schema(of),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { dir } => generate::manual(&dir),
-    }
-}
-
-#[cfg(feature = "dstm")]
-fn dstm(global: &Global, command: DstmCommand) -> Result<(), Failure> {
-    match command {
-        DstmCommand::DstmServer(args) => run::options(global, args.load()?, args.print_config()),
-        DstmCommand::DstmClient(args) => run::options(global, args.load()?, args.print_config()),
-        DstmCommand::Leases(args) => leases::run(global, &args),
     }
 }

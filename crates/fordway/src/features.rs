@@ -1,6 +1,6 @@
-//! Cargo features: what of it this build has.
+//! Which cargo features this build has.
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::{ContextKind, ContextValue};
 use fordway_config::Feature;
 
 /// The commands of each feature.
@@ -30,10 +30,9 @@ pub(crate) fn version() -> String {
 
 /// Which feature a command needs that clap does not know, if this build was made without it.
 pub(crate) fn left_out(error: &clap::Error) -> Option<Feature> {
-    let unknown = error.kind() == ErrorKind::InvalidSubcommand;
     let Some(ContextValue::String(command)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
-    let mut all = COMMANDS.into_iter().filter(|(feature, _)| unknown && !feature.is_built_in());
+    let mut all = COMMANDS.into_iter().filter(|(feature, _)| !feature.is_built_in());
     all.find(|(_, commands)| commands.contains(&command.as_str())).map(|(feature, _)| feature)
 }

@@ -30,11 +30,11 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let run = |error: clap::Error| match features::left_out(&error) {
+    let refused = |error: clap::Error| match features::left_out(&error) {
         Some(feature) => Err(feature.into()),
         None => error.exit(),
     };
-    match cli::Cli::try_parse().map_or_else(run, command::run) {
+    match cli::Cli::try_parse().map_or_else(refused, command::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.print();

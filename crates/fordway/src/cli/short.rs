@@ -134,12 +134,6 @@ impl<S> FromArgMatches for Options<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    #[cfg(feature = "dstm")]
-    use crate::cli::dstm;
-    #[cfg(feature = "nat-pt")]
-    use crate::cli::nat_pt;
-    #[cfg(feature = "nat44")]
-    use crate::cli::nat44;
     use crate::cli::{servers, translators};
 
     fn check<S: Short>() {
@@ -176,17 +170,18 @@ mod tests {
         check::<translators::Siit>();
         check::<translators::Nat64>();
         #[cfg(feature = "nat-pt")]
-        check::<nat_pt::NatPt>();
+        check::<crate::cli::nat_pt::NatPt>();
         check::<translators::Softwire>();
         #[cfg(feature = "nat44")]
-        check::<nat44::Nat44>();
+        check::<crate::cli::nat44::Nat44>();
         check::<translators::DualStack>();
         check::<servers::Dns64>();
         check::<servers::Trt>();
         check::<servers::Proxy>();
         #[cfg(feature = "dstm")]
-        check::<dstm::DstmServer>();
-        #[cfg(feature = "dstm")]
-        check::<dstm::DstmClient>();
+        {
+            check::<crate::cli::dstm::DstmServer>();
+            check::<crate::cli::dstm::DstmClient>();
+        }
     }
 }

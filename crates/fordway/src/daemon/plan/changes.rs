@@ -2,6 +2,9 @@
 
 #[cfg(feature = "dstm")]
 mod lent;
+#[cfg(not(feature = "dstm"))]
+#[path = "changes/lent/without.rs"]
+mod lent;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,7 +18,6 @@ use fordway_xlat::config::IcmpErrors;
 use super::pool4;
 use super::resolve::{Facts, Uplink};
 use super::uplink::Way;
-#[cfg(feature = "dstm")]
 use lent::lent;
 
 /// Octets by which a header grows: 40 of IPv6 instead of 20 of IPv4.
@@ -128,12 +130,6 @@ fn answers_too_big(config: &Translator) -> bool {
 /// The source address of this host's packets: the leased address, or the early one where the lease is shared or absent.
 fn source(client: &SoftwireClient) -> Option<Ipv4Addr> {
     client.v4.filter(|_| client.ports.is_none() || client.early.is_none()).or(client.early)
-}
-
-/// Nothing: no address is lent in a build without DSTM.
-#[cfg(not(feature = "dstm"))]
-fn lent(_device: &str, _client: &SoftwireClient) -> Vec<Change> {
-    Vec::new()
 }
 
 /// The networks of pool4 and of the BIB. An address of the host itself has its route already.

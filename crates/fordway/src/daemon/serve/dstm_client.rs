@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use tracing::{error, warn};
 
 use super::handle::Handle;
-use super::services::dstm_key;
+use super::services::dstm;
 use crate::daemon::apply::privilege;
 use crate::daemon::apply::running::Running;
 use crate::failure::Failure;
@@ -79,7 +79,7 @@ pub(crate) fn open<'a>(
                 client: ClientSettings {
                     servers: client.servers.clone(),
                     id,
-                    key: dstm_key(&client.key_file)?,
+                    key: dstm::key(&client.key_file)?,
                     sharing: client.sharing,
                     lifetime: u32::try_from(lifetime).unwrap_or(u32::MAX),
                 },

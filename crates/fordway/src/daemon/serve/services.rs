@@ -7,10 +7,10 @@
 //! with the translators, or changes nothing at all.
 
 #[cfg(feature = "dstm")]
-mod dstm;
+pub(super) mod dstm;
 #[cfg(not(feature = "dstm"))]
 #[path = "services/dstm/without.rs"]
-mod dstm;
+pub(super) mod dstm;
 mod failure;
 mod forwarding;
 mod kinds;
@@ -46,8 +46,6 @@ use crate::failure::Failure;
 use crate::output::joined_or;
 use crate::settings;
 use dstm::Dstm;
-#[cfg(feature = "dstm")]
-pub(super) use dstm::key as dstm_key;
 use mend::Mending;
 use servers::{Group, Servers};
 

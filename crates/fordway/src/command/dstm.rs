@@ -1,16 +1,25 @@
-//! `fordway leases`.
+//! `fordway dstm-server`, `fordway dstm-client` and `fordway leases`.
 
 use std::fmt::Write;
 
 use fordway_control::{Client, Leases, Request};
 use fordway_counters::dstm::LeaseView;
 
-use crate::cli::{Global, LeasesArgs};
+use super::run::options;
+use crate::cli::{DstmCommand, Global, LeasesArgs};
 use crate::failure::Failure;
 use crate::output::{self, FAINT, STRONG, group};
 
+pub(super) fn run(global: &Global, command: DstmCommand) -> Result<(), Failure> {
+    match command {
+        DstmCommand::DstmServer(args) => options(global, args.load()?, args.print_config()),
+        DstmCommand::DstmClient(args) => options(global, args.load()?, args.print_config()),
+        DstmCommand::Leases(args) => leases(global, &args),
+    }
+}
+
 /// Shows the leases of the daemon's DSTM server, or ends one.
-pub(crate) fn run(global: &Global, args: &LeasesArgs) -> Result<(), Failure> {
+fn leases(global: &Global, args: &LeasesArgs) -> Result<(), Failure> {
     let client = Client::new(global.socket());
     if let Some(lessee) = &args.release {
         return super::control::tell(&client, &Request::Revoke { client: lessee.clone() });
