@@ -6,6 +6,7 @@ use fordway_config::Config;
 use tracing::info;
 
 use super::Services;
+use super::servers::Group;
 
 /// Delay before a server that fails is restarted: at first, doubled each time, and at most.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -48,8 +49,7 @@ impl Services {
     /// Ends servers that are not whole, and restarts them. Sockets are opened with the privileges that are kept for a
     /// reload.
     pub(crate) fn mend(&mut self, config: &Config, now: Instant) {
-        let broken: Vec<bool> =
-            self.all().into_iter().map(|group| group.discard_broken()).collect();
+        let broken: Vec<bool> = self.all().into_iter().map(Group::discard_broken).collect();
         self.mending.broken |= broken.contains(&true);
         if !self.mending.is_due(now) {
             return;
