@@ -10,8 +10,9 @@ mod power;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fordway_stats::describe::Summary;
+use fordway_stats::describe::{Summary, median};
 use fordway_stats::interval::{Interval, of_median};
+use fordway_stats::outcomes::{Bound, Outcome};
 use fordway_stats::paired::Verdict;
 use fordway_stats::trend::trend;
 use serde::Serialize;
@@ -19,17 +20,18 @@ use serde::Serialize;
 use crate::costs::Costs;
 use crate::environment::Environment;
 use crate::error::Result;
+use crate::numbers::nice;
 use crate::spec::published::study;
-use crate::spec::{Exclusion, Experiment, Kind, MechanismSpec, Metric, Point, rules};
+use crate::spec::{Exclusion, Experiment, Family, Kind, MechanismSpec, Metric, Point, rules};
 use crate::trial::Check;
-use crate::trial::{CALIBRATION, Condition, Trial};
+use crate::trial::{Condition, Trial, calibrates};
 use agreement::findings;
 
 pub use agreement::{Agreement, Findings};
 use checks::{disturbed, warnings};
 use compare::compare_all;
 pub use goals::Judged;
-use limiter::{average, limiter};
+use limiter::{Limit, average, limiter};
 pub use noise::Noise;
 pub use power::{Power, undecided};
 
@@ -60,6 +62,8 @@ pub struct Results {
     pub drift: Vec<Drift>,
     /// Trials that do not count, and why.
     pub discarded: Vec<Discarded>,
+    /// Trials in which the mechanism failed, and how: they count.
+    pub failed: Vec<Discarded>,
     /// What is worth knowing of trials that count.
     pub flagged: Vec<Discarded>,
     /// Warnings about the run as a whole.
@@ -96,8 +100,10 @@ pub struct Cell {
     pub point: Option<Point>,
     /// Unit of all values.
     pub unit: String,
-    /// Deployments that count.
+    /// Deployments with a value.
     pub n: usize,
+    /// Deployments that count: those with a value, and those that failed.
+    pub of: usize,
     /// Least.
     pub min: Option<f64>,
     /// Mean.
@@ -130,8 +136,17 @@ pub struct Cell {
     pub direction: String,
     /// The number behind the limiter.
     pub limiter_evidence: String,
-    /// Whether the generator may have been the limit: print the value with ">=".
+    /// Whether the generator may have been the limit in some block: print the value with ">=".
     pub at_least: bool,
+    /// Blocks in which it may have been: their values are lower bounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<u32>,
+    /// Blocks in which the mechanism failed: worse than every value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<u32>,
+    /// Why there is no comparison with the base, where both were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undecided: Option<String>,
     /// Failed correctness checks, in words.
     pub broken: Option<String>,
     /// Deployments that do not count.
@@ -165,12 +180,20 @@ pub struct VsBaseline {
     pub deviation: Option<f64>,
     /// The ratio's 95 % interval: Student's, on logarithms.
     pub ci95: Option<[f64; 2]>,
-    /// p of the paired t test, adjusted by Holm over both tests of the whole family.
+    /// p of the paired t test, adjusted by Holm over both tests of the whole family; with failures, of the signed-rank test
+    /// in which they rank worst.
     pub p: Option<f64>,
     /// Verdict by the decision rule.
     pub verdict: Verdict,
-    /// Pairs.
+    /// Blocks in which both have a value: those of the ratio.
     pub n: usize,
+    /// Blocks in which both count, failures included: those of the verdict.
+    pub of: usize,
+    /// Blocks in which the mechanism failed, and in which the base did.
+    pub failed: [usize; 2],
+    /// Set where the ratio is a bound, as the generator limited one of the two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// p of the paired t test, not adjusted.
     pub p_t: Option<f64>,
     /// p of the Wilcoxon signed-rank test, not adjusted.
@@ -189,7 +212,19 @@ pub struct VsBaseline {
     pub same: bool,
 }
 
-/// The generator's ceiling.
+impl VsBaseline {
+    /// The ratio in figures, with its sign where it is a bound.
+    pub fn times(&self) -> String {
+        format!("{}{}", self.bound.map_or("", Bound::sign), nice(self.ratio))
+    }
+
+    /// `7 of 9`, where some blocks have no ratio.
+    pub fn n_of(&self) -> Option<String> {
+        (self.n < self.of).then(|| format!("{} of {}", self.n, self.of))
+    }
+}
+
+/// What the generator does with nothing in the way.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Ceiling {
     /// Factor setting.
@@ -199,8 +234,20 @@ pub struct Ceiling {
     /// Setting of a load that has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point: Option<Point>,
-    /// The metric's value with nothing in the way.
+    /// The family over which it was measured; absent in runs that did not tell them apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
+    /// Median over the blocks.
     pub value: f64,
+    /// Value by block; block 0 where it was measured once for the run.
+    pub values: Vec<(u32, f64)>,
+}
+
+impl Ceiling {
+    /// Its value in a block; the median where it was not measured there.
+    pub fn at(&self, block: u32) -> f64 {
+        self.values.iter().find(|(own, _)| *own == block).map_or(self.value, |(_, value)| *value)
+    }
 }
 
 /// The sentinel over the blocks.
@@ -277,6 +324,7 @@ pub(crate) fn analyse(
         calibration: Vec::new(),
         drift: Vec::new(),
         discarded: listed(trials.iter().filter(|t| !t.valid), |t| &t.invalid),
+        failed: listed(latest.iter().copied().filter(|t| t.valid), |t| &t.failed),
         flagged: listed(trials.iter().filter(|t| t.valid), |t| &t.flags),
         warnings: Vec::new(),
         exclusions: excluded(experiment, trials),
@@ -292,15 +340,9 @@ pub(crate) fn analyse(
             if !trial.ways.is_empty() {
                 results.matrix.insert(trial.mechanism.clone(), trial.ways.clone());
             }
-        } else if trial.mechanism == CALIBRATION {
-            results.calibration.extend(trial.value.filter(|_| trial.valid).map(|value| Ceiling {
-                condition: trial.condition.clone(),
-                metric: trial.metric,
-                point: trial.point.clone(),
-                value,
-            }));
         }
     }
+    results.calibration = ceilings(&latest);
     let mut conditions: Vec<&Condition> =
         latest.iter().filter(|t| t.block > 0).map(|t| &t.condition).collect();
     conditions.sort();
@@ -337,6 +379,35 @@ pub(crate) fn analyse(
     results.agreement = study.map(|study| findings(experiment, &results, &study));
     results.goals = goals::judge(experiment, &results)?;
     Ok(results)
+}
+
+/// The generator's ceilings, one for each condition, metric, point and family.
+fn ceilings(trials: &[&Trial]) -> Vec<Ceiling> {
+    let mut all: Vec<Ceiling> = Vec::new();
+    for trial in trials {
+        let Some((family, value)) = calibrates(&trial.mechanism).zip(trial.counted()) else {
+            continue;
+        };
+        let same = |c: &&mut Ceiling| {
+            (c.family, c.metric, &c.point, &c.condition)
+                == (family, trial.metric, &trial.point, &trial.condition)
+        };
+        match all.iter_mut().find(same) {
+            Some(known) => known.values.push((trial.block, value)),
+            None => all.push(Ceiling {
+                condition: trial.condition.clone(),
+                metric: trial.metric,
+                point: trial.point.clone(),
+                family,
+                value,
+                values: vec![(trial.block, value)],
+            }),
+        }
+    }
+    for ceiling in &mut all {
+        ceiling.value = median(&ceiling.values.iter().map(|v| v.1).collect::<Vec<f64>>());
+    }
+    all
 }
 
 /// How many of all trials fell under each rule.
@@ -388,7 +459,7 @@ fn places<'a>(
 
 fn gate_of(trial: &Trial) -> Vec<Check> {
     if trial.checks.is_empty() {
-        let why = trial.invalid.join("; ");
+        let why = [&trial.failed[..], &trial.invalid].concat().join("; ");
         return vec![Check { name: "comes up".into(), ok: false, detail: why }];
     }
     trial.checks.clone()
@@ -419,24 +490,28 @@ fn cell(
 ) -> Cell {
     let counted: Vec<&Trial> = trials.iter().copied().filter(|t| t.valid).collect();
     let values: Vec<(u32, f64)> =
-        counted.iter().filter_map(|t| Some((t.block, t.value?))).collect();
+        counted.iter().filter_map(|t| Some((t.block, t.counted()?))).collect();
+    let failed_trials: Vec<&Trial> =
+        counted.iter().copied().filter(|t| !t.failed.is_empty()).collect();
     let numbers: Vec<f64> = values.iter().map(|v| v.1).collect();
     let summary = Summary::of(&numbers);
-    let replies: Vec<f64> = counted.iter().flat_map(|t| t.replies.iter().copied()).collect();
+    let good = counted.iter().filter(|t| t.failed.is_empty());
+    let replies: Vec<f64> = good.flat_map(|t| t.replies.iter().copied()).collect();
     let replies = Summary::of(&replies);
     let failed: Vec<&Check> =
         results.gate.get(&m.name).into_iter().flatten().filter(|c| !c.ok).collect();
     let payload_broken =
         failed.iter().any(|c| PAYLOAD_CHECKS.contains(&c.name.as_str()) || c.name == "comes up");
-    let words: Vec<String> = failed.iter().map(|c| format!("{} ({})", c.name, c.detail)).collect();
+    let mut words: Vec<String> =
+        failed.iter().map(|c| format!("{} ({})", c.name, c.detail)).collect();
+    if let Some(first) = failed_trials.first().filter(|_| numbers.is_empty()) {
+        let (n, why) = (failed_trials.len(), first.failed.join("; "));
+        words.push(format!("failed in {n} of {n} blocks: {why}"));
+    }
     let point = trials.first().and_then(|t| t.point.clone());
-    let ceiling = results
-        .calibration
-        .iter()
-        .find(|c| c.condition == *condition && c.metric == metric && c.point == point)
-        .map(|c| c.value);
-    let typical = summary.map_or(0.0, |s| s.median);
-    let (limiter, limiter_evidence, at_least) = limiter(metric, typical, ceiling, &counted);
+    let ceiling = results.ceiling(condition, metric, point.as_ref(), m.family);
+    let Limit { what: limiter, evidence: limiter_evidence, bounds } =
+        limiter(metric, &values, ceiling, &counted);
     Cell {
         mechanism: m.name.clone(),
         implementation: m.implementation.clone(),
@@ -444,6 +519,7 @@ fn cell(
         point,
         unit: metric.unit().into(),
         n: numbers.len(),
+        of: counted.len(),
         min: summary.map(|s| s.min),
         mean: summary.map(|s| s.mean),
         median: summary.map(|s| s.median),
@@ -464,7 +540,10 @@ fn cell(
         hops: m.hops,
         direction: metric.direction().into(),
         limiter_evidence,
-        at_least,
+        at_least: !bounds.is_empty(),
+        bounds,
+        failures: failed_trials.iter().map(|t| t.block).collect(),
+        undecided: None,
         broken: (!words.is_empty()).then(|| words.join("; ")),
         discarded: trials.len() - counted.len(),
         values,
@@ -485,23 +564,18 @@ fn sum(trials: &[&Trial], of: impl Fn(&Trial) -> Option<u64>) -> Option<u64> {
 
 /// The share of the mechanism's process in a processor time.
 fn own_process(trial: &Trial) -> Option<f64> {
-    use Metric::{
-        CpuPerAnswerFresh, CpuPerAnswerKnown, CpuPerGbitDown, CpuPerGbitUp, CpuPerPacketDown,
-        CpuPerPacketUp,
-    };
-    let timed = [
-        CpuPerGbitUp,
-        CpuPerGbitDown,
-        CpuPerPacketUp,
-        CpuPerPacketDown,
-        CpuPerAnswerFresh,
-        CpuPerAnswerKnown,
-    ];
-    let cpu = trial.cpu.filter(|cpu| timed.contains(&trial.metric) && cpu.busy_s > 0.0)?;
+    let timed = trial.metric.includes_the_tester();
+    let cpu = trial.cpu.filter(|cpu| timed && cpu.busy_s > 0.0)?;
     Some(trial.value? * cpu.mechanism_s? / cpu.busy_s)
 }
 
-/// Pairs of two cells by block.
+/// Outcomes of two cells by block.
+pub fn outcomes(own: &Cell, base: &Cell) -> Vec<(Outcome, Outcome)> {
+    let of: BTreeMap<u32, Outcome> = base.outcomes().collect();
+    own.outcomes().filter_map(|(block, outcome)| Some((outcome, *of.get(&block)?))).collect()
+}
+
+/// Pairs of two cells by block, where both have a value.
 pub fn pairs(own: &Cell, base: &Cell) -> Vec<(f64, f64)> {
     let of: BTreeMap<u32, f64> = base.values.iter().copied().collect();
     own.values.iter().filter_map(|(block, v)| Some((*v, *of.get(block)?))).collect()
@@ -523,6 +597,18 @@ fn drift(cells: &[Cell], sentinel: &str, condition: &Condition, metric: Metric) 
     })
 }
 
+impl Cell {
+    /// What each block gave, by block.
+    fn outcomes(&self) -> impl Iterator<Item = (u32, Outcome)> + '_ {
+        let value = |(block, value): &(u32, f64)| {
+            let bound = self.bounds.contains(block);
+            (*block, if bound { Outcome::AtLeast(*value) } else { Outcome::Value(*value) })
+        };
+        let failures = self.failures.iter().map(|block| (*block, Outcome::Failed));
+        self.values.iter().map(value).chain(failures)
+    }
+}
+
 /// The cell of a mechanism under the run's first condition.
 pub(crate) fn first<'a>(results: &'a Results, name: &str, metric: Metric) -> Option<&'a Cell> {
     let condition = results.conditions().first().copied()?;
@@ -530,6 +616,22 @@ pub(crate) fn first<'a>(results: &'a Results, name: &str, metric: Metric) -> Opt
 }
 
 impl Results {
+    /// What the generator does by itself over a family.
+    pub fn ceiling(
+        &self,
+        of: &Condition,
+        metric: Metric,
+        point: Option<&Point>,
+        family: Family,
+    ) -> Option<&Ceiling> {
+        self.calibration.iter().find(|c| {
+            c.condition == *of
+                && c.metric == metric
+                && c.point.as_ref() == point
+                && c.family.is_none_or(|own| own == family)
+        })
+    }
+
     /// The cell of a mechanism, metric and condition, for metrics without points.
     pub fn cell(&self, mechanism: &str, metric: Metric, of: &Condition) -> Option<&Cell> {
         self.cell_at(mechanism, metric, of, None)

@@ -8,7 +8,7 @@ use crate::costs::Costs;
 use crate::environment::Environment;
 use crate::error::{DataError, Result};
 use crate::files::write_file;
-use crate::spec::{Experiment, Point};
+use crate::spec::{Experiment, METHOD, Point};
 use crate::trial::{Ledger, Trial};
 
 /// What the gateway's programs cost, in the folder of a run that asked.
@@ -45,7 +45,17 @@ pub fn read_experiment(dir: &Path) -> Result<Experiment> {
         why: format!("damaged, so that this run can be neither continued nor reported: {why}"),
     };
     let experiment = Experiment::read("spec.toml", &read_spec(dir)?).map_err(damaged)?;
-    experiment.run().map_err(damaged)?;
+    let method = experiment.run().map_err(damaged)?.method;
+    if method > METHOD {
+        let by = read_environment(dir)?.and_then(|e| e.versions.get("fordway-lab").cloned());
+        return Err(DataError::Artefact {
+            path: dir.join("spec.toml"),
+            why: format!(
+                "measured by method {method} of fordway-lab {}; this version knows methods up to {METHOD}",
+                by.unwrap_or_else(|| "of an unknown version".into())
+            ),
+        });
+    }
     Ok(experiment)
 }
 

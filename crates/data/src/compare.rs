@@ -250,6 +250,8 @@ fn pair(a: &[(&Run, &Cell)], b: &[(&Run, &Cell)], like: &Cell, run: &Run) -> Pai
         **name != like.mechanism
             && base.iter().chain(&own).all(|(run, cell)| counted(run, name, cell).is_some())
     };
+    let failed =
+        [&base, &own].map(|cells| cells.iter().map(|(_, cell)| cell.failures.len()).sum::<usize>());
     let reference = others.into_iter().flatten().find(everywhere).cloned();
     let [a, b] = [base, own].map(|cells| Measured::of(&cells, reference.as_deref()));
     let logs = |of: &Measured| of.ratios.iter().map(|r| r.ln()).collect::<Vec<f64>>();
@@ -265,6 +267,8 @@ fn pair(a: &[(&Run, &Cell)], b: &[(&Run, &Cell)], like: &Cell, run: &Run) -> Pai
         Some("the untranslated path, to which the ratios of the others are".into())
     } else if reference.is_none() {
         Some("no other arm was measured in all runs: no ratio inside a run".into())
+    } else if failed.iter().any(|blocks| *blocks > 0) {
+        Some(format!("the mechanism failed in {} blocks of A and {} of B", failed[0], failed[1]))
     } else if a.at_least || b.at_least {
         Some("the generator may have been the limit".into())
     } else if few && broken {

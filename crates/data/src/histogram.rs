@@ -1,16 +1,18 @@
 //! Histograms of round-trip times, and their percentiles.
 
+use crate::trial::Lack;
+
 /// A percentile is given only with at least this many datagrams beyond it.
 const BEYOND: f64 = 10.0;
 
 /// A percentile in µs over all datagrams that were due. One without an answer is later than all
 /// others, so that losses can't make a path look fast: where the percentile falls among them, there
 /// is none. `p` from 0 to 1.
-pub fn percentile(histogram: &[(u64, u64)], sent: u64, p: f64) -> std::result::Result<f64, String> {
+pub fn percentile(histogram: &[(u64, u64)], sent: u64, p: f64) -> std::result::Result<f64, Lack> {
     let beyond = sent as f64 * (1.0 - p);
     // The slack keeps 10,000 datagrams enough for P99.9 in spite of binary fractions.
     if p > 0.5 && beyond + 1e-6 < BEYOND {
-        return Err(format!("{sent} datagrams are too few for P{}", 100.0 * p));
+        return Err(Lack::Unmeasured(format!("{sent} datagrams are too few for P{}", 100.0 * p)));
     }
     let rank = ((sent as f64 * p - 1e-6).ceil() as u64).max(1);
     let mut passed = 0;
@@ -20,7 +22,8 @@ pub fn percentile(histogram: &[(u64, u64)], sent: u64, p: f64) -> std::result::R
             return Ok(*ns as f64 / 1e3);
         }
     }
-    Err(format!("{} of {sent} datagrams were lost: P{} has no value", sent - passed, 100.0 * p))
+    let lost = sent - passed;
+    Err(Lack::Failed(format!("{lost} of {sent} datagrams were lost: P{} has no value", 100.0 * p)))
 }
 
 /// Adds histograms up.
@@ -56,7 +59,7 @@ mod tests {
         let all = ramp(9900);
         assert_eq!(percentile(&all, 10_000, 0.99), Ok(9900.0));
         let why = percentile(&all, 10_000, 0.999).unwrap_err();
-        assert!(why.contains("100 of 10000 datagrams were lost"), "{why}");
+        assert!(matches!(&why, Lack::Failed(w) if w.contains("100 of 10000 datagrams were lost")));
         assert!(percentile(&[], 10, 0.5).is_err());
     }
 

@@ -171,8 +171,12 @@ fn scaling(sources: &Sources, user: &User) -> Vec<Scaled> {
     let mut all = Vec::new();
     for quantity in [Quantity::Nat44Traffic, Quantity::Nat64Traffic] {
         let Some(source) = sources.get(&quantity) else { continue };
-        let per_packet =
-            source.values.iter().map(|v| v.1 / user.packets_per_gbit()).collect::<Vec<f64>>();
+        // A cost that the measurement could not tell from the tester's own is no time of service.
+        let costs = source.values.iter().filter(|v| v.1 > 0.0);
+        let per_packet: Vec<f64> = costs.map(|v| v.1 / user.packets_per_gbit()).collect();
+        if per_packet.is_empty() {
+            continue;
+        }
         let mut one = None;
         for cores in sizes(user.cores) {
             let card = |exponential| Card {

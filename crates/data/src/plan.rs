@@ -8,9 +8,9 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
 use crate::spec::{
-    Axis, Experiment, Group, Kind, Load, MechanismSpec, Metric, Point, Profile, RunSpec,
+    Axis, Experiment, Family, Group, Kind, Load, MechanismSpec, Metric, Point, Profile, RunSpec,
 };
-use crate::trial::{Condition, Shares};
+use crate::trial::{Condition, Shares, calibrates, calibration, hash};
 
 /// Seconds to make a network, start a mechanism, probe it shortly, and take it down.
 const DEPLOY_S: f64 = 0.5;
@@ -54,7 +54,7 @@ const TESTER_S: f64 = 0.6;
 /// Seconds of reading the machine's environment and drawing the report.
 const FIXED_S: f64 = 3.0;
 
-/// One deployment: a mechanism in a block.
+/// One deployment: a mechanism, or a calibration of the generator, in a block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Deployment {
     /// Factor setting.
@@ -63,7 +63,7 @@ pub struct Deployment {
     pub block: u32,
     /// Place in the block, from 1.
     pub order: u32,
-    /// Arm.
+    /// Arm, or the name of a calibration.
     pub mechanism: String,
 }
 
@@ -72,7 +72,8 @@ pub struct Deployment {
 pub struct Plan {
     /// Factor settings, in order.
     pub conditions: Vec<Condition>,
-    /// Blocks of the first condition, then of the next.
+    /// Block after block. In each, conditions in an order of its own, and in each condition all arms and calibrations in
+    /// one.
     pub deployments: Vec<Deployment>,
     /// Trials that will be recorded, without gate and calibration.
     pub trials: usize,
@@ -80,42 +81,92 @@ pub struct Plan {
     pub seconds: f64,
 }
 
-/// Lays a run out. The same seed gives the same order.
+/// Lays a run out. The same seed gives the same order. Conditions alternate inside a block: otherwise whatever changes
+/// with time would be taken for their effect. Arms of one condition stay together, as they are compared with each other.
 pub fn lay_out(experiment: &Experiment, run: &RunSpec, own_clocksource: &str) -> Plan {
     let profile = &experiment.profile[&run.profile];
     let conditions = conditions(run, profile, own_clocksource);
     let arms: Vec<&MechanismSpec> =
         experiment.mechanisms.iter().filter(|m| run.mechanisms.contains(&m.name)).collect();
+    let families = families(experiment, &run.unmeasured, &arms);
     let mut deployments = Vec::new();
     let mut seconds = FIXED_S + arms.iter().map(|arm| gate_seconds(experiment, arm)).sum::<f64>();
     let mut trials = 0;
-    for (number, condition) in conditions.iter().enumerate() {
-        seconds += calibration_seconds(experiment, profile, condition.duration_s);
-        for block in 1..=run.blocks {
-            let mut order: Vec<&MechanismSpec> = arms.clone();
-            // Each block draws from its own stream, so that --blocks 10 begins as --blocks 5 does.
-            let stream = (number as u64) << 32 | u64::from(block);
-            let mut rng = ChaCha8Rng::seed_from_u64(run.seed);
-            rng.set_stream(stream);
-            order.shuffle(&mut rng);
-            for (place, arm) in order.iter().enumerate() {
+    for block in 1..=run.blocks {
+        // Each block has its own stream, so that --blocks 10 begins as --blocks 5 does.
+        let mut rng = ChaCha8Rng::seed_from_u64(run.seed);
+        rng.set_stream(block.into());
+        let mut order: Vec<&Condition> = conditions.iter().collect();
+        order.shuffle(&mut rng);
+        let mut place = 0;
+        for condition in order {
+            let names = arms.iter().map(|arm| arm.name.clone());
+            let mut names: Vec<String> =
+                names.chain(families.keys().map(|family| calibration(*family))).collect();
+            names.shuffle(&mut rng);
+            for mechanism in names {
+                place += 1;
+                let condition = condition.clone();
+                deployments.push(Deployment { condition, block, order: place, mechanism });
+            }
+            for arm in &arms {
                 let metrics = metrics_of(experiment, &run.unmeasured, arm);
                 seconds += deployment_seconds(profile, &metrics, condition.duration_s);
-                trials += metrics
-                    .iter()
-                    .filter_map(|m| m.load())
-                    .map(|load| points(load, profile).len())
-                    .sum::<usize>();
-                deployments.push(Deployment {
-                    condition: condition.clone(),
-                    block,
-                    order: place as u32 + 1,
-                    mechanism: arm.name.clone(),
-                });
+                let points = |load: Load| points(load, profile).len();
+                trials += metrics.iter().filter_map(|m| m.load()).map(points).sum::<usize>();
+            }
+            for metrics in families.values() {
+                seconds += calibration_seconds(profile, metrics, condition.duration_s);
             }
         }
     }
     Plan { conditions, deployments, trials, seconds }
+}
+
+/// The order of loads, and of their points, on a deployment: another one on each. It does not depend on which of them
+/// are left to do.
+pub fn order_of_loads(
+    seed: u64,
+    d: &Deployment,
+    mut all: Vec<(Load, Option<Point>)>,
+) -> Vec<(Load, Option<Point>)> {
+    let (mechanism, condition, block) = (&d.mechanism, d.condition.label(), d.block);
+    all.sort_by_cached_key(|(load, point)| {
+        let point = point.as_ref().map(Point::label).unwrap_or_default();
+        hash(format!("{seed}\n{block}\n{condition}\n{mechanism}\n{load:?}\n{point}").as_bytes())
+    });
+    all
+}
+
+/// Families of the arms, each with what its calibration measures; none without anything.
+fn families(
+    experiment: &Experiment,
+    unmeasured: &BTreeMap<String, String>,
+    arms: &[&MechanismSpec],
+) -> BTreeMap<Family, Vec<Metric>> {
+    let of = |family: Family| {
+        let own: BTreeSet<Metric> = arms
+            .iter()
+            .filter(|arm| arm.family == family)
+            .flat_map(|arm| metrics_of(experiment, unmeasured, arm))
+            .filter(|metric| metric.has_ceiling() || metric.includes_the_tester())
+            .collect();
+        (family, own.into_iter().collect::<Vec<Metric>>())
+    };
+    [Family::V4, Family::V6]
+        .map(of)
+        .into_iter()
+        .filter(|(_, metrics)| !metrics.is_empty())
+        .collect()
+}
+
+/// What is measured by the calibration of this name: what the generator limits, and what contains its processor time, on
+/// the arms of its family.
+pub fn calibrated(experiment: &Experiment, run: &RunSpec, name: &str) -> Vec<Metric> {
+    let arms = experiment.mechanisms.iter().filter(|m| run.mechanisms.contains(&m.name));
+    let all = families(experiment, &run.unmeasured, &arms.collect::<Vec<_>>());
+    let own = calibrates(name).flatten().and_then(|family| all.get(&family).cloned());
+    own.unwrap_or_default()
 }
 
 /// What is measured on a mechanism: what it names itself or everything, without what can't be measured
@@ -136,11 +187,6 @@ pub fn metrics_of(
         .collect()
 }
 
-/// Metrics for which the generator's ceiling is found first.
-pub fn calibrated(experiment: &Experiment) -> Vec<Metric> {
-    experiment.metrics.iter().copied().filter(|m| m.has_ceiling()).collect()
-}
-
 /// As many blocks as the profile's time allows for these mechanisms.
 pub fn blocks_for(
     experiment: &Experiment,
@@ -151,19 +197,19 @@ pub fn blocks_for(
     conditions: usize,
 ) -> u32 {
     let Some(budget) = profile.budget_s else { return profile.blocks_max };
-    let arms = experiment.mechanisms.iter().filter(|m| mechanisms.contains(&m.name));
-    let per_block: f64 = arms
-        .flat_map(|arm| {
-            let metrics = metrics_of(experiment, unmeasured, arm);
-            durations.iter().map(move |d| deployment_seconds(profile, &metrics, *d))
-        })
-        .sum::<f64>()
-        * conditions.max(1) as f64;
-    let calibration: f64 =
-        durations.iter().map(|d| calibration_seconds(experiment, profile, *d)).sum();
-    let arms = experiment.mechanisms.iter().filter(|m| mechanisms.contains(&m.name));
-    let gates: f64 = arms.map(|arm| gate_seconds(experiment, arm)).sum();
-    let left = budget as f64 - FIXED_S - calibration - gates;
+    let arms: Vec<&MechanismSpec> =
+        experiment.mechanisms.iter().filter(|m| mechanisms.contains(&m.name)).collect();
+    let families = families(experiment, unmeasured, &arms);
+    let each = |duration: &u64| {
+        let arms = arms.iter().map(|arm| {
+            deployment_seconds(profile, &metrics_of(experiment, unmeasured, arm), *duration)
+        });
+        let own = families.values().map(|own| calibration_seconds(profile, own, *duration));
+        arms.chain(own).sum::<f64>()
+    };
+    let per_block = durations.iter().map(each).sum::<f64>() * conditions.max(1) as f64;
+    let gates: f64 = arms.iter().map(|arm| gate_seconds(experiment, arm)).sum();
+    let left = budget as f64 - FIXED_S - gates;
     let fit = (left / per_block.max(0.1)).floor().max(0.0) as u32;
     fit.clamp(profile.blocks_min, profile.blocks_max)
 }
@@ -176,7 +222,7 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         Load::Flow(_) => flow_seconds(profile, duration_s) + AROUND_S,
         Load::Ping => f64::from(profile.ping_count) * profile.ping_interval_s + AROUND_S,
         Load::Probe => profile.probe_s + AROUND_S,
-        Load::Datagrams(_) => profile.packets_s + 2.0 * AROUND_S,
+        Load::Datagrams(_) | Load::Paced(_) => profile.packets_s + 2.0 * AROUND_S,
         Load::Frames(_) => profile.packets_s + FRAMES_S,
         Load::NewFlows(_) => f64::from(profile.new_flows) / FLOWS_PER_S + TESTER_S,
         Load::Hold => {
@@ -199,6 +245,8 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         }
         Load::Simplex => profile.simplex_rates.len() as f64 * (duration_s as f64 + BESIDE_S),
         Load::Duplex => profile.duplex_flows.len() as f64 * (duration_s as f64 + BESIDE_S),
+        Load::Streams => profile.tcp_streams.len() as f64 * (duration_s as f64 + AROUND_S),
+        Load::Rrul => profile.tcp_streams.len() as f64 * (duration_s as f64 + BESIDE_S),
         Load::Initiation => BEGIN_S + f64::from(profile.begun) * BEGUN_S,
         Load::Start => START_S,
     });
@@ -210,7 +258,7 @@ fn flow_seconds(profile: &Profile, duration_s: u64) -> f64 {
     profile.flow_octets.map_or(duration_s as f64, |octets| octets as f64 / OCTETS_PER_S)
 }
 
-/// Points of a load, in the order in which they are run; `None` for a load that has no settings.
+/// Points of a load; `None` for a load that has no settings.
 pub fn points(load: Load, profile: &Profile) -> Vec<Option<Point>> {
     let axis = match load {
         Load::Ab => {
@@ -221,6 +269,7 @@ pub fn points(load: Load, profile: &Profile) -> Vec<Option<Point>> {
         Load::Exchange(_) => (Axis::Connections, profile.http_connections.clone()),
         Load::Simplex => (Axis::Background, profile.simplex_rates.clone()),
         Load::Duplex => (Axis::Flows, profile.duplex_flows.clone()),
+        Load::Streams | Load::Rrul => (Axis::Streams, profile.tcp_streams.clone()),
         _ => return vec![None],
     };
     Point::grid(&[axis]).into_iter().map(Some).collect()
@@ -232,14 +281,14 @@ fn search_seconds(profile: &Profile) -> f64 {
     DNS_S + profile.dns_search_s * (3.0 + halvings) + 1.5 * profile.dns_trial_s
 }
 
-/// Wall time of the calibration under one condition.
-pub fn calibration_seconds(experiment: &Experiment, profile: &Profile, duration_s: u64) -> f64 {
-    deployment_seconds(profile, &calibrated(experiment), calibration_flow(duration_s))
+/// Wall time of a calibration of these metrics.
+pub fn calibration_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64) -> f64 {
+    deployment_seconds(profile, metrics, calibration_flow(duration_s))
 }
 
-/// Length of a calibration flow: it only has to find a ceiling.
+/// Length of a calibration's TCP flow, s. It only has to find a ceiling, and that in every block.
 pub fn calibration_flow(duration_s: u64) -> u64 {
-    duration_s.min(5)
+    duration_s.min(2)
 }
 
 /// Seconds of the full gate of a mechanism, with the matrix where the experiment asks for it.
@@ -344,6 +393,7 @@ mod tests {
         let experiment = Experiment::find("clat-vs-dual-stack").unwrap();
         let run = RunSpec {
             profile: "quick".into(),
+            method: crate::spec::METHOD,
             seed,
             blocks,
             durations_s: vec![1],
@@ -363,19 +413,82 @@ mod tests {
     }
 
     #[test]
-    fn every_block_holds_every_mechanism_once() {
+    fn every_block_holds_every_mechanism_and_a_calibration_of_each_family_once() {
         let (experiment, run) = run(1, 5);
         let plan = lay_out(&experiment, &run, "tsc");
         for block in 1..=5 {
-            let names: Vec<&String> = plan
-                .deployments
-                .iter()
-                .filter(|d| d.block == block)
-                .map(|d| &d.mechanism)
-                .collect();
-            assert_eq!(names.len(), experiment.mechanisms.len());
-            assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+            let own: Vec<&Deployment> =
+                plan.deployments.iter().filter(|d| d.block == block).collect();
+            let names: BTreeSet<&str> = own.iter().map(|d| d.mechanism.as_str()).collect();
+            assert_eq!((names.len(), own.len()), (own.len(), experiment.mechanisms.len() + 2));
+            assert!(names.contains("calibration-v4") && names.contains("calibration-v6"));
+            let places: Vec<u32> = own.iter().map(|d| d.order).collect();
+            assert_eq!(places, (1..=own.len() as u32).collect::<Vec<u32>>());
         }
+        let own = calibrated(&experiment, &run, "calibration-v4");
+        assert!(own.contains(&Metric::TcpThroughputUp) && own.contains(&Metric::CpuPerPacketUp));
+        assert!(
+            !own.contains(&Metric::Rtt) && calibrated(&experiment, &run, "native-v6").is_empty()
+        );
+    }
+
+    #[test]
+    fn a_machine_that_slows_down_makes_no_difference_of_conditions() {
+        // Two clock sources without any effect, and a machine that loses a thousandth of its speed with every deployment.
+        const RUNS: u64 = 400;
+        let (experiment, base) = run(0, 6);
+        let clocksources = ["tsc", "hpet"].map(str::to_owned).to_vec();
+        let differs = |plan: &[Deployment]| {
+            // Of one arm, the mean over each block's pair of clock sources.
+            let at = |clock: &str, block: u32| {
+                let this = |d: &&Deployment| {
+                    (d.block, d.mechanism.as_str(), d.condition.clocksource.as_str())
+                        == (block, "native-v6", clock)
+                };
+                let place = plan.iter().position(|d| this(&d)).unwrap();
+                0.999f64.powi(place as i32)
+            };
+            let pairs: Vec<(f64, f64)> =
+                (1..=6).map(|block| (at("tsc", block), at("hpet", block))).collect();
+            let found = fordway_stats::paired::compare(&pairs, 0.03).unwrap();
+            found.p_t.unwrap() < 0.05
+        };
+        let (mut old, mut new) = (0, 0);
+        for seed in 0..RUNS {
+            let run = RunSpec { seed, clocksources: clocksources.clone(), ..base.clone() };
+            let plan = lay_out(&experiment, &run, "tsc").deployments;
+            new += u64::from(differs(&plan));
+            // As it once was: all blocks of one clock source, then all of the next.
+            let (first, second): (Vec<_>, Vec<_>) =
+                plan.into_iter().partition(|d| d.condition.clocksource == "tsc");
+            old += u64::from(differs(&[first, second].concat()));
+        }
+        let share = |n: u64| n as f64 / RUNS as f64;
+        assert_eq!(share(old), 1.0, "every run showed an effect of the clock source");
+        let tolerance = 3.0 * (0.05 * 0.95 / RUNS as f64).sqrt();
+        assert!(share(new) < 0.05 + tolerance, "{}", share(new));
+    }
+
+    #[test]
+    fn loads_come_in_an_order_of_their_own_on_each_deployment() {
+        let (experiment, run) = run(3, 12);
+        let profile = &experiment.profile["quick"];
+        let own = |load: Load| points(load, profile).into_iter().map(move |point| (load, point));
+        let loads = [Load::Ping, Load::Probe, Load::Simplex];
+        let all: Vec<_> = loads.into_iter().flat_map(own).collect();
+        let order = |d: &Deployment| order_of_loads(run.seed, d, all.clone());
+        let plan = lay_out(&experiment, &run, "tsc").deployments;
+        let orders: Vec<_> =
+            plan.iter().filter(|d| d.mechanism == "native-v6").map(order).collect();
+        // Each load comes first somewhere, and points of one load are not always in their order.
+        let firsts: BTreeSet<Load> = orders.iter().map(|order| order[0].0).collect();
+        assert!(firsts.len() >= 2 && orders.iter().all(|order| order.len() == all.len()));
+        assert!(orders.windows(2).all(|two| two[0] != two[1]));
+        // What is left after an interruption keeps its order.
+        let left: Vec<_> = all.iter().skip(1).cloned().collect();
+        let kept = order_of_loads(run.seed, &plan[0], left);
+        let whole: Vec<_> = order(&plan[0]).into_iter().filter(|one| *one != all[0]).collect();
+        assert_eq!(kept, whole);
     }
 
     #[test]
@@ -411,7 +524,7 @@ mod tests {
             run.blocks =
                 blocks_for(&experiment, profile, &run.mechanisms, &run.unmeasured, &[1], 1);
             assert!(run.blocks >= 3);
-            assert!(lay_out(&experiment, &run, "tsc").seconds < 330.0);
+            assert!(lay_out(&experiment, &run, "tsc").seconds < 420.0);
         }
     }
 

@@ -10,18 +10,32 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{DataError, Result};
-use crate::spec::{Metric, Point};
+use crate::spec::{Family, Metric, Point};
 
 pub(crate) use checks::GATE;
 pub use checks::{Check, NAMES, WAYS};
 pub use counters::{CpuUse, LinkCounters, Snapshot, difference};
 
-/// The mechanism name of the calibration of the generator.
+/// The mechanism name of a calibration of the generator, of either family; runs of method 1 have only this one.
 pub const CALIBRATION: &str = "calibration";
 /// A trial during which other programs kept this many cores busy is flagged.
 pub const FLAG_OTHER: f64 = 0.3;
 /// How the flag for other programs begins.
 pub const OTHER_WORK: &str = "other programs kept";
+
+/// The mechanism name of the generator's calibration over a family: `calibration-v4`, `calibration-v6`.
+pub fn calibration(family: Family) -> String {
+    format!("{CALIBRATION}-{}", family.name())
+}
+
+/// Whether a trial calibrates the generator, and for which family; `Some(None)`: for both.
+pub fn calibrates(mechanism: &str) -> Option<Option<Family>> {
+    let of = |family: &Family| mechanism == calibration(*family);
+    match [Family::V4, Family::V6].into_iter().find(of) {
+        Some(family) => Some(Some(family)),
+        None => (mechanism == CALIBRATION).then_some(None),
+    }
+}
 
 /// A factor setting under which blocks are run.
 #[derive(
@@ -88,10 +102,13 @@ pub struct Trial {
     pub experiment: String,
     /// Seed of the run.
     pub seed: u64,
-    /// Block, from 1; 0 for calibration and the full gate.
+    /// Block, from 1; 0 for the full gate.
     pub block: u32,
-    /// Place in the block's order, from 1.
+    /// Place of its deployment in the block's order, from 1.
     pub order: u32,
+    /// Place of its load in the order of the loads of the deployment, from 1; 0: not recorded, or the only one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub place: u32,
     /// Factor setting.
     pub condition: Condition,
     /// Arm of the experiment.
@@ -136,6 +153,9 @@ pub struct Trial {
     /// Payload octets that the generator counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator_bytes: Option<u64>,
+    /// Payload octets that the generator gave to its socket, those under way at the end included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator_sent: Option<u64>,
     /// TCP segments sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
@@ -172,11 +192,14 @@ pub struct Trial {
     /// Which ways the mechanism opens, where the experiment asks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<Check>,
-    /// Whether the value counts.
+    /// Whether the trial counts, as a value or as a failure of the mechanism.
     pub valid: bool,
-    /// Why not.
+    /// Why not: what the workbench itself could not do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invalid: Vec<String>,
+    /// What the mechanism failed to do. Such a trial counts, and is worse than every value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<String>,
     /// What is worth knowing of a valid trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
@@ -196,6 +219,19 @@ pub struct Trial {
     pub elapsed_s: f64,
 }
 
+/// Why there is no value of a metric.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lack {
+    /// It could not be measured.
+    Unmeasured(String),
+    /// The mechanism did not do what the metric is about.
+    Failed(String),
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl Trial {
     /// A trial with nothing measured yet.
     pub fn blank(metric: Metric) -> Self {
@@ -205,6 +241,7 @@ impl Trial {
             seed: 0,
             block: 0,
             order: 0,
+            place: 0,
             condition: Condition {
                 clocksource: String::new(),
                 duration_s: 0,
@@ -229,6 +266,7 @@ impl Trial {
             arrived: None,
             series: Vec::new(),
             generator_bytes: None,
+            generator_sent: None,
             retransmits: None,
             lost: None,
             excluded: Vec::new(),
@@ -243,6 +281,7 @@ impl Trial {
             ways: Vec::new(),
             valid: false,
             invalid: Vec::new(),
+            failed: Vec::new(),
             flags: Vec::new(),
             engine: None,
             mechanism_argv: Vec::new(),
@@ -251,6 +290,11 @@ impl Trial {
             started: String::new(),
             elapsed_s: 0.0,
         }
+    }
+
+    /// Its value, unless the trial does not count or the mechanism failed.
+    pub fn counted(&self) -> Option<f64> {
+        self.value.filter(|_| self.valid && self.failed.is_empty())
     }
 }
 

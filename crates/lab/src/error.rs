@@ -53,6 +53,9 @@ pub(crate) enum LabError {
         /// The last thing seen.
         why: String,
     },
+    /// A mechanism that had come up did not carry a load.
+    #[error("{0}")]
+    Failed(String),
     /// Output of a tool that is not as expected.
     #[error("cannot read the output of {tool}: {why}")]
     Parse {
@@ -122,6 +125,11 @@ impl LabError {
     /// Whether a host has gone: what was under way on it is lost, and nothing more can be measured.
     pub(crate) fn is_lost_host(&self) -> bool {
         matches!(self, Self::Host { .. })
+    }
+
+    /// Whether the mechanism failed, and not the workbench.
+    pub(crate) fn is_the_mechanisms(&self) -> bool {
+        matches!(self, Self::NotReady { .. } | Self::Failed(_))
     }
 
     /// Wraps an input/output error with the file it happened on.

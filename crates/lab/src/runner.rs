@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fordway_data::plan::{self, Deployment, Plan};
-use fordway_data::spec::{Experiment, Kind, Load, MechanismSpec, Metric, Profile, RunSpec};
+use fordway_data::spec::{Experiment, Family, Kind, Load, MechanismSpec, Metric, Profile, RunSpec};
 use fordway_data::trial::Check;
-use fordway_data::trial::{CALIBRATION, Condition, Ledger, Trial, hash};
+use fordway_data::trial::{Condition, Ledger, Trial, calibrates, hash};
 
 use crate::backend::Netns;
 use crate::error::{LabError, Result};
@@ -119,18 +119,19 @@ impl Runner {
         self.examine_wire(&guard)?;
         self.make_room(&mut guard)?;
         self.gates(&guard, &first, &mut progress)?;
-        for condition in &plan.conditions {
-            if !self.run.clocksources.is_empty() {
+        let mut clocksource = None;
+        for deployment in &plan.deployments {
+            let own = &deployment.condition.clocksource;
+            if !self.run.clocksources.is_empty() && clocksource != Some(own) {
                 match self.backend.pair() {
-                    Some(pair) => pair.switch_clocksource(&mut guard, &condition.clocksource)?,
-                    None => guard.switch_clocksource(&condition.clocksource)?,
+                    Some(pair) => pair.switch_clocksource(&mut guard, own)?,
+                    None => guard.switch_clocksource(own)?,
                 }
+                clocksource = Some(own);
             }
-            self.calibrate(&guard, condition, &mut progress)?;
-            let wanted: Vec<Deployment> =
-                plan.deployments.iter().filter(|d| d.condition == *condition).cloned().collect();
-            for deployment in wanted {
-                self.deployment(&guard, &deployment, &mut progress)?;
+            match calibrates(&deployment.mechanism).flatten() {
+                Some(family) => self.calibrate(&guard, deployment, family, &mut progress)?,
+                None => self.deployment(&guard, deployment, &mut progress)?,
             }
         }
         if self.experiment.program_costs {
@@ -181,11 +182,6 @@ impl Runner {
                 seconds += arm.map_or(0.0, |arm| plan::gate_seconds(&self.experiment, arm));
             }
         }
-        for condition in &plan.conditions {
-            if !self.uncalibrated(condition).is_empty() {
-                seconds += self.calibration_seconds(condition);
-            }
-        }
         for deployment in &plan.deployments {
             seconds += self.seconds(deployment);
         }
@@ -197,22 +193,11 @@ impl Runner {
         if wanted.is_empty() {
             return 0.0;
         }
-        plan::deployment_seconds(self.profile(), &wanted, deployment.condition.duration_s)
-    }
-
-    fn calibration_seconds(&self, condition: &Condition) -> f64 {
-        plan::calibration_seconds(&self.experiment, self.profile(), condition.duration_s)
-    }
-
-    /// Ceilings of the generators that no valid trial has yet.
-    fn uncalibrated(&self, condition: &Condition) -> Vec<Metric> {
-        plan::calibrated(&self.experiment)
-            .into_iter()
-            .filter(|m| !self.run.unmeasured.contains_key(m.name()))
-            .filter(|m| {
-                self.points(*m).iter().any(|at| !self.is_calibrated(condition, *m, at.as_ref()))
-            })
-            .collect()
+        let seconds = deployment.condition.duration_s;
+        match calibrates(&deployment.mechanism) {
+            Some(_) => plan::calibration_seconds(self.profile(), &wanted, seconds),
+            None => plan::deployment_seconds(self.profile(), &wanted, seconds),
+        }
     }
 
     fn profile(&self) -> &Profile {
@@ -261,7 +246,7 @@ impl Runner {
                 Err(error) if error.ends_the_run() => return Err(error),
                 Err(error) => {
                     bar.note(&format!("  {}: {error}", arm.label));
-                    trial.invalid.push(error.to_string());
+                    record::blame(&error, &mut trial);
                 }
             }
             trial.elapsed_s = clock.elapsed().as_secs_f64();
@@ -303,41 +288,52 @@ impl Runner {
         Ok((gate::names(&self.backend, &live.network, false)?, ways))
     }
 
-    /// The generator's ceiling: sender and receiver joined by one veth, nothing in between.
-    fn calibrate(&mut self, guard: &Guard, c: &Condition, bar: &mut Progress) -> Result<()> {
-        let deployment =
-            Deployment { condition: c.clone(), block: 0, order: 0, mechanism: CALIBRATION.into() };
-        let metrics = self.uncalibrated(c);
+    /// The generator's ceiling, and its processor time: sender and receiver joined by one veth, nothing in between.
+    fn calibrate(
+        &mut self,
+        guard: &Guard,
+        d: &Deployment,
+        family: Family,
+        bar: &mut Progress,
+    ) -> Result<()> {
+        let metrics = self.wanted(d);
         if metrics.is_empty() {
             return Ok(());
         }
+        let expected = self.seconds(d);
         let (link, apart) = match self.backend.pair() {
             Some(_) => ("the wire", "the two hosts do not reach each other over the wire"),
             None => ("one veth", "two namespaces joined by a veth do not reach each other"),
         };
-        bar.begin(&format!("calibrating the generator: {link}, no hop, no mechanism"));
+        bar.begin(&format!(
+            "block {}/{}: the generator alone over IP{}: {link}, no hop, no mechanism",
+            d.block,
+            self.run.blocks,
+            family.name()
+        ));
+        let clock = std::time::Instant::now();
         let name = self.next_name(guard);
-        let shape = Shape::calibration(self.run.offloads);
+        let shape = Shape::calibration(family, self.run.offloads);
         let network = Network::build(&self.backend, &name, shape, None)?;
         if !gate::wait_ready(&self.backend, &network, deploy::READY, || false)? {
-            return Err(LabError::NotReady { mechanism: CALIBRATION.into(), why: apart.into() });
+            return Err(LabError::NotReady { mechanism: d.mechanism.clone(), why: apart.into() });
         }
         let log = self.raw.join(format!("{name}iperf3-server.log"));
         let _server = crate::load::iperf::serve(&self.backend, &network.server, &log)?;
         let live = Live::new(network, log, name);
-        let seconds = plan::calibration_flow(c.duration_s);
-        let at_points = loads(&metrics).into_iter().flat_map(|load| self.loads_at(load));
-        for (load, point) in at_points.collect::<Vec<_>>() {
+        let seconds = plan::calibration_flow(d.condition.duration_s);
+        for (place, (load, point)) in (1..).zip(self.in_order(d, &metrics)) {
             let point = point.as_ref();
-            let missing = |m: &Metric| !self.is_calibrated(c, *m, point);
+            let missing = |m: &Metric| !self.is_done(d, *m, point);
             let wanted: Vec<Metric> = metrics.iter().copied().filter(missing).collect();
-            let blank = self.blank(&deployment, None, metrics[0]);
+            let blank = Trial { place, ..self.blank(d, None, metrics[0]) };
             let at = self.measured(&live, None, None);
-            for trial in self.take((load, point), &wanted, &at, seconds, blank)? {
+            for mut trial in self.take((load, point), &wanted, &at, seconds, blank)? {
+                trial.elapsed_s = clock.elapsed().as_secs_f64();
                 self.record(trial)?;
             }
         }
-        bar.advance(self.calibration_seconds(c));
+        bar.advance(expected);
         Ok(())
     }
 
@@ -366,8 +362,7 @@ impl Runner {
                 }
                 bar.note(&format!("  {}: {error}", arm.label));
                 for metric in &together {
-                    let why = error.to_string();
-                    let missing = self.failed(d, &arm, *metric, &why).into_iter().filter(|t| {
+                    let missing = self.without(d, &arm, *metric, &error).into_iter().filter(|t| {
                         !self.done.contains(&t.key)
                             && !finished.iter().any(|f: &Trial| f.key == t.key)
                     });
@@ -394,7 +389,7 @@ impl Runner {
         let elapsed_s = clock.elapsed().as_secs_f64();
         for mut trial in finished {
             trial.elapsed_s = elapsed_s;
-            for why in &trial.invalid {
+            for why in trial.failed.iter().chain(&trial.invalid) {
                 bar.note(&format!("  {}, {}: {why}", arm.label, trial.metric.name()));
             }
             self.record(trial)?;
@@ -433,18 +428,19 @@ fn stands_alone(kind: Kind, metric: Metric) -> bool {
     metric == Metric::StartTime || (metric == Metric::Initiation && kind == Kind::Dstm)
 }
 
-/// The loads that yield these metrics, each once, in the order in which they are run.
+/// The loads that yield these metrics, each once.
 fn loads(metrics: &[Metric]) -> Vec<Load> {
     let all: BTreeSet<Load> = metrics.iter().filter_map(|m| m.load()).collect();
     all.into_iter().filter(|load| *load != Load::Start).collect()
 }
 
-/// A measurement that fails makes its trial invalid; an interruption and a full disk end the run.
+/// An error makes its trial a failure of the mechanism or one that does not count; an interruption and a full disk end
+/// the run.
 fn absorb(outcome: Result<()>, trial: &mut Trial) -> Result<()> {
     match outcome {
         Err(error) if error.ends_the_run() => Err(error),
         Err(error) => {
-            trial.invalid.push(error.to_string());
+            record::blame(&error, trial);
             Ok(())
         }
         Ok(()) => Ok(()),

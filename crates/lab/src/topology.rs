@@ -65,11 +65,11 @@ impl Shape {
         }
     }
 
-    /// The network without a hop, for calibration of the generator.
-    pub(crate) fn calibration(offloads: bool) -> Self {
+    /// The network without a hop, for calibration of the generator over a family.
+    pub(crate) fn calibration(family: Family, offloads: bool) -> Self {
         Self {
             hops: 0,
-            native_v4: false,
+            native_v4: family == Family::V4,
             edge_v4: false,
             far_v4: false,
             hidden: false,

@@ -12,6 +12,7 @@ mod questions;
 mod round_trip;
 mod sessions;
 mod start;
+mod streams;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -19,7 +20,10 @@ use std::path::Path;
 
 use fordway_data::files::write_file;
 use fordway_data::spec::{Exclusion, Kind, Load, Metric, Point, Profile, Quantity};
-use fordway_data::trial::{CpuUse, FLAG_OTHER, OTHER_WORK, Snapshot, Trial, difference};
+pub(crate) use fordway_data::trial::Lack;
+use fordway_data::trial::{
+    CpuUse, FLAG_OTHER, OTHER_WORK, Snapshot, Trial, calibrates, difference,
+};
 
 use crate::backend::{Backend, Counting};
 use crate::error::Result;
@@ -32,7 +36,7 @@ use links::snapshot;
 /// A trial with more stolen processor time than this is flagged.
 const FLAG_STEAL: f64 = 0.02;
 /// What one load yielded: a value per metric, or why there is none.
-pub(crate) type Values = BTreeMap<Metric, std::result::Result<f64, String>>;
+pub(crate) type Values = BTreeMap<Metric, std::result::Result<f64, Lack>>;
 
 /// What is measured where.
 #[derive(Clone, Copy)]
@@ -91,6 +95,13 @@ struct Before {
     meter: Counting,
 }
 
+/// The same once the load has ended, while what it left in queues still arrives.
+struct After {
+    counters: Option<serde_json::Value>,
+    links: Snapshot,
+    used: CpuUse,
+}
+
 impl Before {
     fn read(at: &Measured<'_>) -> Result<Self> {
         let counters = at.counters()?;
@@ -98,9 +109,21 @@ impl Before {
         Ok(Self { counters, links, meter: at.count()? })
     }
 
+    /// Stops to count processor time.
+    fn stop(self, at: &Measured<'_>) -> Result<After> {
+        let Self { counters, links, meter } = self;
+        Ok(After { counters, links, used: at.used(meter)? })
+    }
+
     /// Reads them again, and puts the differences into the trial.
     fn finish(self, at: &Measured<'_>, trial: &mut Trial) -> Result<()> {
-        trial.cpu = Some(at.used(self.meter)?);
+        self.stop(at)?.finish(at, trial)
+    }
+}
+
+impl After {
+    fn finish(self, at: &Measured<'_>, trial: &mut Trial) -> Result<()> {
+        trial.cpu = Some(self.used);
         let after = snapshot(at.backend, &at.network.places())?;
         trial.links = difference(&self.links, &after);
         trial.counters = self.counters.zip(at.counters()?);
@@ -122,6 +145,7 @@ pub(crate) fn run(
         Load::Ping => round_trip::ping(at, trial, values),
         Load::Probe => round_trip::probe(at, trial, values),
         Load::Datagrams(way) => packets::datagrams(at, way, trial, values),
+        Load::Paced(way) => packets::paced(at, way, trial, values),
         Load::Frames(way) => packets::frames(at, way, trial, values),
         Load::NewFlows(transport) => sessions::new_flows(at, transport, trial, values),
         Load::Hold => sessions::hold(at, seconds, trial, values),
@@ -134,6 +158,8 @@ pub(crate) fn run(
         Load::Ab => ab::measure(at, point, trial, values),
         Load::Exchange(what) => exchange::measure(at, what, point, trial, values),
         Load::Simplex | Load::Duplex => beside::measure(at, load, point, seconds, trial, values),
+        Load::Streams => streams::one_way(at, point, seconds, trial, values),
+        Load::Rrul => streams::both_ways(at, point, seconds, trial, values),
         Load::Initiation => initiation::measure(at, trial, values),
         // The start needs a network without the mechanism: see `start_time`.
         Load::Start => Ok(()),
@@ -164,13 +190,20 @@ fn amount(trial: &Trial, quantity: Quantity) -> Option<f64> {
     }
 }
 
-/// Decides whether a trial counts, by the rules of exclusion and by what makes a number false in itself.
+/// Decides whether a trial counts, and whether the mechanism failed in it.
+///
+/// A rule about what the mechanism did makes the trial a failure, which counts. A rule about the machine, and what the
+/// workbench could not do, makes it a trial that does not count. In a calibration there is no mechanism that could fail.
 pub(crate) fn judge(trial: &mut Trial, rules: &[Exclusion]) {
     for rule in rules {
         let found = amount(trial, rule.when.quantity).filter(|found| *found > rule.when.above);
         if let Some(found) = found {
             let (when, reason) = (rule.when.to_string(), &rule.reason);
-            trial.invalid.push(format!("excluded by `{when}`: it was {found:.3} ({reason})"));
+            if rule.when.quantity.of_the_mechanism() {
+                trial.failed.push(format!("failed by `{when}`: it was {found:.3} ({reason})"));
+            } else {
+                trial.invalid.push(format!("excluded by `{when}`: it was {found:.3} ({reason})"));
+            }
             trial.excluded.push(when);
         }
     }
@@ -183,15 +216,24 @@ pub(crate) fn judge(trial: &mut Trial, rules: &[Exclusion]) {
         trial.flags.push(format!("the hypervisor took {:.1} % of the time", 100.0 * share));
     }
     if let Some(status) = trial.exit_status.filter(|s| *s != 0) {
-        // ping says 1 for a single lost reply; the loss rule above decides about those.
-        if trial.metric != Metric::Rtt || trial.value.is_none() {
+        // ping says 1 for a single lost reply; the loss rule above decides about those. What a failed mechanism did to
+        // the tool is known already.
+        if trial.metric.load() != Some(Load::Ping) && trial.failed.is_empty() {
             trial.invalid.push(format!("the tool ended with status {status}"));
         }
     }
-    let measured = trial.value.is_some_and(|v| v.is_finite() && v > 0.0);
     let gated = trial.metric == Metric::Gate && !trial.checks.is_empty();
-    if !measured && !gated && trial.invalid.is_empty() {
-        trial.invalid.push("nothing was measured".into());
+    if !gated && trial.invalid.is_empty() && trial.failed.is_empty() {
+        match trial.value {
+            Some(value) if value.is_finite() && value > 0.0 => {}
+            Some(0.0) if trial.metric.higher_is_better() => {
+                trial.failed.push("nothing got through".into());
+            }
+            _ => trial.invalid.push("nothing was measured".into()),
+        }
+    }
+    if calibrates(&trial.mechanism).is_some() {
+        trial.invalid.append(&mut trial.failed);
     }
     trial.valid = trial.invalid.is_empty();
 }
@@ -226,12 +268,41 @@ mod tests {
         ] {
             let mut trial = lost();
             judge(&mut trial, &rule(when));
-            assert_eq!(trial.valid, !excluded, "{when}: {:?}", trial.invalid);
+            // All of these quantities are the mechanism's doing: the trial counts.
+            assert!(trial.valid, "{when}: {:?}", trial.invalid);
+            assert_eq!(trial.failed.len(), usize::from(excluded), "{when}: {:?}", trial.failed);
         }
         // As many datagrams as a sender can are lost on purpose.
         let mut flood = Trial { metric: Metric::UdpRateUp, ..lost() };
         judge(&mut flood, &rule("lost_datagrams > 0.05"));
-        assert!(flood.valid, "{:?}", flood.invalid);
+        assert!(flood.valid && flood.failed.is_empty(), "{:?}", flood.failed);
+    }
+
+    #[test]
+    fn what_the_mechanism_failed_to_do_counts_and_what_the_workbench_could_not_do_does_not() {
+        let judged = |trial: Trial| {
+            let mut trial = trial;
+            judge(&mut trial, &rules(&[]));
+            (trial.valid, trial.failed.len(), trial.counted())
+        };
+        let rate = || Trial { value: Some(5.0), ..Trial::blank(Metric::UdpRateUp) };
+        assert_eq!(judged(rate()), (true, 0, Some(5.0)));
+        // Zero throughput, more than 5 % of the pings, a load that said so itself.
+        assert_eq!(judged(Trial { value: Some(0.0), ..rate() }), (true, 1, None));
+        let pings = Trial { lost: Some(1.0), exit_status: Some(1), ..Trial::blank(Metric::Rtt) };
+        assert_eq!(judged(pings.clone()), (true, 1, None));
+        let told = Trial { failed: vec!["900 of 1000 flows".into()], ..rate() };
+        assert_eq!(judged(told.clone()), (true, 1, None));
+        // A load too short for the kernel's clock says nothing of its cost.
+        assert!(!judged(Trial { value: Some(0.0), ..Trial::blank(Metric::CpuPerPacketUp) }).0);
+        // The tool, the counters, the hypervisor.
+        assert!(!judged(Trial { exit_status: Some(2), ..rate() }).0);
+        assert!(!judged(Trial { invalid: vec!["counters disagree".into()], ..told.clone() }).0);
+        let stolen = CpuUse { steal_share: 0.2, ..CpuUse::default() };
+        assert!(!judged(Trial { cpu: Some(stolen), ..pings }).0);
+        // Without a mechanism, nothing but the workbench can fail.
+        let own = fordway_data::trial::calibration(fordway_data::spec::Family::V4);
+        assert!(!judged(Trial { mechanism: own, ..told }).0);
     }
 
     #[test]
@@ -288,7 +359,10 @@ mod tests {
         assert!(good.valid);
         let mut empty = Trial::blank(Metric::Rtt);
         judge(&mut empty, &[]);
-        assert_eq!(empty.invalid, ["nothing was measured"]);
+        assert_eq!(
+            (empty.valid, &empty.invalid[..]),
+            (false, &["nothing was measured".into()][..])
+        );
         let stolen = CpuUse { steal_share: 0.2, ..CpuUse::default() };
         let mut stolen = Trial { value: Some(1.0), cpu: Some(stolen), ..Trial::blank(Metric::Rtt) };
         judge(&mut stolen, &rules(&[]));

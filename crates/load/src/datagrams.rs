@@ -41,7 +41,7 @@ pub struct Sent {
 }
 
 /// Sends. With a rate, datagram `i` is due `i / rate` after the start whatever happened to the ones
-/// before it; a sender that fell behind makes up for it at once.
+/// before it, and goes with those of the same millisecond; a sender that fell behind makes up for it at once.
 pub fn send(wanted: &Wanted) -> std::io::Result<Sent> {
     let any: IpAddr = match wanted.target {
         SocketAddr::V4(_) => [0, 0, 0, 0].into(),
@@ -65,12 +65,16 @@ pub fn send(wanted: &Wanted) -> std::io::Result<Sent> {
         let batch = match wanted.rate {
             0 => BATCH,
             rate => {
-                let owed = due(elapsed, rate).saturating_sub(packets + refused);
-                if owed == 0 {
-                    std::thread::yield_now();
+                let gone = packets + refused;
+                // All of a batch go when its last is due. Until then the sender sleeps: turning in circles, it would
+                // keep a processor busy, whose time is part of what is measured.
+                let ready = due_at(gone + together(rate) - 1, rate);
+                if let Some(early) = ready.checked_sub(elapsed).filter(|early| !early.is_zero()) {
+                    std::thread::sleep(early.min(wanted.length - elapsed));
                     continue;
                 }
-                worst = worst.max(elapsed.saturating_sub(due_at(packets + refused, rate)));
+                worst = worst.max(elapsed - ready);
+                let owed = due(elapsed, rate).saturating_sub(gone);
                 usize::try_from(owed).unwrap_or(BATCH).min(BATCH)
             }
         };
@@ -87,6 +91,11 @@ pub fn send(wanted: &Wanted) -> std::io::Result<Sent> {
         cpu_s: super::own_cpu() - cpu,
         worst_lag_us: worst.as_secs_f64() * 1e6,
     })
+}
+
+/// Datagrams that are sent together at a rate: those of a millisecond.
+fn together(rate: u64) -> u64 {
+    (rate / 1000).clamp(1, BATCH as u64)
 }
 
 /// Datagrams that are due after `elapsed`, the first of them at once.
@@ -143,5 +152,6 @@ mod tests {
     fn the_schedule_does_not_depend_on_what_was_sent() {
         assert_eq!([due(Duration::ZERO, 1000), due(Duration::from_millis(5), 1000)], [1, 6]);
         assert_eq!(due_at(6, 1000), Duration::from_millis(6));
+        assert_eq!([1, 999, 20_000, 1_000_000].map(together), [1, 1, 20, 64]);
     }
 }

@@ -9,6 +9,7 @@ pub mod describe;
 pub mod interval;
 pub mod multiple;
 pub mod order;
+pub mod outcomes;
 pub mod paired;
 pub mod power;
 pub mod queues;

@@ -186,7 +186,7 @@ pub fn wilcoxon(differences: &[f64]) -> Option<f64> {
 }
 
 /// Twice the mid-rank of each magnitude: whole numbers even with ties.
-fn doubled_ranks(values: &[f64]) -> Vec<usize> {
+pub(super) fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     let magnitudes = sorted(&values.iter().map(|v| v.abs()).collect::<Vec<f64>>());
     values
         .iter()

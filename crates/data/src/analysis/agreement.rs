@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use fordway_stats::describe::median;
 use fordway_stats::multiple::{Tests, family};
 use fordway_stats::order::kendall;
+use fordway_stats::outcomes::beyond;
 use fordway_stats::paired::{Comparison, Verdict, compare};
 use serde::Serialize;
 
@@ -115,6 +116,7 @@ fn agreement(experiment: &Experiment, results: &Results, ordering: &Ordering) ->
         .map(|((a, b, found), adjusted)| {
             let said = found
                 .map_or(Verdict::Unresolved, |c| c.verdict(adjusted, experiment.alpha, higher));
+            let said = beyond([a, b].map(|of| limited(results, ordering, &of.mechanism)), said);
             let names = [a.label.clone(), b.label.clone()];
             Pair { names, verdict: said, outcome: outcome(a.place == b.place, said) }
         })
@@ -149,9 +151,14 @@ fn agreement(experiment: &Experiment, results: &Results, ordering: &Ordering) ->
     Agreement { title: ordering.title.clone(), rows, pairs, tau, sentence }
 }
 
-/// One value per block: at the ordering's point, or the mean over all points of a grid, as studies average.
-fn values(results: &Results, ordering: &Ordering, mechanism: &str) -> BTreeMap<u32, f64> {
-    let Some(condition) = results.conditions().first().copied() else { return BTreeMap::new() };
+/// Whether the generator limited any of the values.
+fn limited(results: &Results, ordering: &Ordering, mechanism: &str) -> bool {
+    cells(results, ordering, mechanism).iter().any(|cell| cell.at_least)
+}
+
+/// Cells of an ordering under the first condition.
+fn cells<'a>(results: &'a Results, ordering: &Ordering, mechanism: &str) -> Vec<&'a Cell> {
+    let Some(condition) = results.conditions().first().copied() else { return Vec::new() };
     let at = |cell: &&Cell| {
         let wanted = |(axis, level): (&crate::spec::Axis, &u64)| {
             cell.point.as_ref().and_then(|point| point.at(*axis)) == Some(*level)
@@ -161,7 +168,12 @@ fn values(results: &Results, ordering: &Ordering, mechanism: &str) -> BTreeMap<u
             && cell.condition == *condition
             && ordering.point.iter().all(wanted)
     };
-    let cells: Vec<&Cell> = results.cells.iter().filter(at).collect();
+    results.cells.iter().filter(at).collect()
+}
+
+/// One value per block: at the ordering's point, or the mean over all points of a grid, as studies average.
+fn values(results: &Results, ordering: &Ordering, mechanism: &str) -> BTreeMap<u32, f64> {
+    let cells = cells(results, ordering, mechanism);
     // A mean over fewer points than others have would be another quantity.
     if cells.iter().any(|cell| !cell.valid) {
         return BTreeMap::new();

@@ -2,9 +2,9 @@
 
 use fordway_stats::multiple::holm;
 
-use super::{Ceiling, Cell, Drift, Results, VsBaseline};
+use super::{Cell, Drift, Results, VsBaseline};
 use crate::environment::Environment;
-use crate::spec::{Experiment, MechanismSpec, quantity};
+use crate::spec::{Experiment, METHOD, MechanismSpec, quantity};
 use crate::trial::FLAG_OTHER;
 use crate::trial::Trial;
 
@@ -25,8 +25,16 @@ pub(super) fn warnings(experiment: &Experiment, results: &Results) -> Vec<String
         }
     }
     all.extend(controls(experiment, results));
+    if experiment.run.as_ref().is_some_and(|run| run.method < METHOD) {
+        all.push(
+            "Measured by method 1: conditions and loads in a fixed order, the generator's ceiling once for the run, \
+             processor time per packet under a flood and divided by what arrived, and no trial in which a mechanism \
+             failed."
+                .into(),
+        );
+    }
     all.extend(drifts(experiment, results));
-    all.extend(uncalibrated(results));
+    all.extend(uncalibrated(experiment, results));
     all.extend(busy(&results.environment));
     all
 }
@@ -98,17 +106,17 @@ fn drifts(experiment: &Experiment, results: &Results) -> Vec<String> {
 }
 
 /// Metrics whose values cannot be held against the generator's ceiling, as it was not found.
-fn uncalibrated(results: &Results) -> Vec<String> {
+fn uncalibrated(experiment: &Experiment, results: &Results) -> Vec<String> {
     let mut missing: Vec<&str> = results
         .cells
         .iter()
         .filter(|c| c.metric.has_ceiling() && c.n > 0)
         .filter(|c| {
-            let of = |found: &&Ceiling| {
-                (found.metric, &found.point) == (c.metric, &c.point)
-                    && found.condition == c.condition
-            };
-            results.calibration.iter().find(of).is_none()
+            let own = |arm: &&MechanismSpec| arm.name == c.mechanism;
+            let family = experiment.mechanisms.iter().find(own).map(|arm| arm.family);
+            family.is_some_and(|family| {
+                results.ceiling(&c.condition, c.metric, c.point.as_ref(), family).is_none()
+            })
         })
         .map(|c| c.metric.name())
         .collect();

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 
 use fordway_stats::multiple::{Tests, family};
-use fordway_stats::paired::{Comparison, compare};
+use fordway_stats::outcomes::{Outcome, Paired};
+use fordway_stats::paired::Verdict;
 
-use super::{Results, VsBaseline, pairs};
+use super::{Results, VsBaseline, outcomes};
 use crate::spec::{Experiment, Metric};
 use crate::trial::Condition;
 
 /// Fills in the comparisons of cells that are valid. Holm's family is both tests of all comparisons of one condition; its
 /// A/A pairs are a family of their own, and so is a metric that is measured at many points.
 pub(super) fn compare_all(experiment: &Experiment, results: &mut Results) {
-    let mut found: Vec<(usize, String, Comparison, bool)> = Vec::new();
+    let mut found: Vec<(usize, String, Paired, bool)> = Vec::new();
+    let mut undecided = Vec::new();
     for (index, own) in results.cells.iter().enumerate() {
         let Ok(spec) = experiment.mechanism(&own.mechanism) else { continue };
         let Some(base_name) = &spec.base else { continue };
@@ -24,9 +26,22 @@ pub(super) fn compare_all(experiment: &Experiment, results: &mut Results) {
         if !(own.valid && base.valid) {
             continue;
         }
-        if let Some(c) = compare(&pairs(own, base), experiment.margin) {
-            found.push((index, base_name.clone(), c, spec.same_as.is_some()));
+        let (mut pairs, same) = (outcomes(own, base), spec.same_as.is_some());
+        if spec.cost_percent.is_some() {
+            // A known cost comes after the generator, which limits both alike: it hides nothing of the ratio.
+            let known = |it: Outcome| it.value().map_or(it, Outcome::Value);
+            pairs = pairs.into_iter().map(|(a, b)| (known(a), known(b))).collect();
         }
+        match Paired::of(&pairs, experiment.margin, own.metric.higher_is_better()) {
+            Some(c) if c.bounds == [true, true] && !same => {
+                undecided.push((index, "the generator limited both: no ratio"));
+            }
+            Some(c) => found.push((index, base_name.clone(), c, same)),
+            None => undecided.push((index, "in no block did both have a value: no ratio")),
+        }
+    }
+    for (index, why) in undecided {
+        results.cells[index].undecided = Some(why.to_owned());
     }
     let mut families: BTreeMap<(Condition, bool, Option<Metric>), Vec<usize>> = BTreeMap::new();
     for (place, (index, _, _, same)) in found.iter().enumerate() {
@@ -41,16 +56,27 @@ pub(super) fn compare_all(experiment: &Experiment, results: &mut Results) {
             adjusted[*place] = (tests, places.len());
         }
     }
-    for ((index, base, c, same), (adjusted, family)) in found.into_iter().zip(adjusted) {
-        let higher = results.cells[index].metric.higher_is_better();
+    for ((index, base, paired, same), (adjusted, family)) in found.into_iter().zip(adjusted) {
+        let c = paired.comparison;
+        // Equal mechanisms have equal limits: that they differ shows how unsteady the machine is, also at a bound.
+        let verdict = match (same, paired.bounds, paired.failed) {
+            (true, [true, true], [0, 0]) => {
+                let higher = results.cells[index].metric.higher_is_better();
+                Some(c.verdict(adjusted, experiment.alpha, higher)).filter(|found| found.differs())
+            }
+            _ => Some(paired.verdict(adjusted, experiment.alpha)),
+        };
         results.cells[index].vs_baseline = Some(VsBaseline {
             base,
             ratio: c.ratio,
             deviation: c.deviation,
             ci95: c.ratio_ci.map(|(lo, hi)| [lo, hi]),
             p: adjusted.difference,
-            verdict: c.verdict(adjusted, experiment.alpha, higher),
+            verdict: verdict.unwrap_or(Verdict::Unresolved),
             n: c.n,
+            of: paired.of,
+            failed: paired.failed,
+            bound: paired.bound(),
             p_t: c.p_t,
             p_wilcoxon: c.p_wilcoxon,
             p_equivalence: c.p_equivalence,

@@ -6,7 +6,7 @@ use fordway_stats::describe::{mean, median};
 use fordway_stats::interval::{Interval, of_median, of_ratio};
 use serde::Serialize;
 
-use crate::analysis::{Ceiling, Results, pairs};
+use crate::analysis::{Results, pairs};
 use crate::error::Result;
 use crate::numbers::nice;
 use crate::spec::goals::{Goal, Measure, Table, Want};
@@ -27,7 +27,8 @@ pub struct Judged {
     pub interval: Option<Interval>,
     /// `x` or `ms`.
     pub unit: String,
-    /// Whether the estimate reaches the goal; absent when it was not measured.
+    /// Whether the estimate reaches the goal; absent when it was not measured, and when the generator was the limit so
+    /// that the ratio is a bound which leaves it open.
     pub met: Option<bool>,
     /// Whether chance may have decided: the goal lies inside the interval, or there is none.
     pub close: bool,
@@ -36,11 +37,12 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// `met`, `missed`, `not measured`.
+    /// `met`, `missed`, `not decided` where a bound leaves it open, `not measured`.
     pub fn word(&self) -> &'static str {
         match self.met {
             Some(true) => "met",
             Some(false) => "missed",
+            None if self.measured.is_some() => "not decided",
             None => "not measured",
         }
     }
@@ -51,7 +53,7 @@ pub(crate) fn judge(experiment: &Experiment, results: &Results) -> Result<Vec<Ju
     let Some(name) = &experiment.goals else { return Ok(Vec::new()) };
     let table = Table::find(name)?;
     let run = experiment.run()?;
-    Ok(table.goal.iter().map(|goal| judge_one(goal, results, run)).collect())
+    Ok(table.goal.iter().map(|goal| judge_one(goal, experiment, results, run)).collect())
 }
 
 /// Why a goal has no number.
@@ -73,8 +75,8 @@ fn excuse(goal: &Goal, results: &Results, run: &RunSpec) -> String {
     }
 }
 
-fn judge_one(goal: &Goal, results: &Results, run: &RunSpec) -> Judged {
-    let measured = measure(goal, results);
+fn judge_one(goal: &Goal, experiment: &Experiment, results: &Results, run: &RunSpec) -> Judged {
+    let measured = measure(goal, experiment, results);
     let sign = if goal.want == Want::AtLeast { "≥" } else { "≤" };
     let (value, interval, detail) =
         measured.unwrap_or_else(|| (None, None, excuse(goal, results, run)));
@@ -89,9 +91,27 @@ fn judge_one(goal: &Goal, results: &Results, run: &RunSpec) -> Judged {
         measured: value,
         interval,
         unit: goal.unit.clone(),
-        met: value.map(reached),
+        met: value.map(reached).filter(|met| decides(goal, bounds(goal, results), *met)),
         close: value.is_some() && interval.is_none_or(|i| reached(i.low) != reached(i.high)),
         detail,
+    }
+}
+
+/// Whether the generator may have limited the mechanism, and the base.
+fn bounds(goal: &Goal, results: &Results) -> [bool; 2] {
+    let Some(condition) = results.conditions().first().copied() else { return [false, false] };
+    let of = |name: &str| results.cell(name, goal.metric, condition).is_some_and(|c| c.at_least);
+    [of(&goal.mechanism), goal.base.as_deref().is_some_and(of)]
+}
+
+/// Whether an estimate that is a bound decides a goal: a lower one that reaches what is wanted at least, or an upper one
+/// that does not. Only rates have bounds.
+fn decides(goal: &Goal, bounds: [bool; 2], met: bool) -> bool {
+    match (bounds, goal.want == Want::AtLeast) {
+        ([false, false], _) => true,
+        ([true, false], at_least) => met == at_least,
+        ([false, true], at_least) => met != at_least,
+        ([true, true], _) => false,
     }
 }
 
@@ -103,13 +123,13 @@ fn nanoseconds(rate: f64, ceiling: f64) -> f64 {
 
 type Measured = (Option<f64>, Option<Interval>, String);
 
-fn measure(goal: &Goal, results: &Results) -> Option<Measured> {
+fn measure(goal: &Goal, experiment: &Experiment, results: &Results) -> Option<Measured> {
     let condition = results.conditions().first().copied()?.clone();
     let cell = |name: &str| results.cell(name, goal.metric, &condition).filter(|c| c.valid);
     let own = cell(&goal.mechanism)?;
     let unit = goal.metric.unit();
-    let of = |c: &&Ceiling| c.metric == goal.metric && c.condition == condition;
-    let ceiling = results.calibration.iter().find(of).map(|c| c.value);
+    let family = experiment.mechanism(&goal.mechanism).ok()?.family;
+    let ceiling = results.ceiling(&condition, goal.metric, None, family).map(|c| c.value);
     match goal.measure {
         Measure::Value => {
             let (least, most) = (nice(own.min?), nice(own.max?));
@@ -189,6 +209,23 @@ fn measure(goal: &Goal, results: &Results) -> Option<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bound_decides_a_goal_only_on_its_own_side() {
+        let mut goal = Table::find("goals").unwrap().goal.remove(0);
+        goal.want = Want::AtLeast;
+        let of = |goal: &Goal, bounds| [true, false].map(|met| decides(goal, bounds, met));
+        assert_eq!(of(&goal, [false, false]), [true, true]);
+        assert_eq!(of(&goal, [true, false]), [true, false], "at least so much, and that is enough");
+        assert_eq!(
+            of(&goal, [false, true]),
+            [false, true],
+            "at most so much, and that is too little"
+        );
+        assert_eq!(of(&goal, [true, true]), [false, false]);
+        goal.want = Want::AtMost;
+        assert_eq!(of(&goal, [true, false]), [false, true]);
+    }
 
     #[test]
     fn the_testers_own_time_is_taken_off() {

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use fordway_stats::describe::mean;
+use fordway_stats::describe::{mean, median};
 
+use super::Ceiling;
 use crate::numbers::nice;
 use crate::spec::Metric;
 use crate::trial::Trial;
@@ -30,39 +31,70 @@ pub(super) fn average(trials: &[&Trial], of: impl Fn(&Trial) -> Option<f64>) -> 
     (!values.is_empty()).then(|| mean(&values))
 }
 
-/// Names what held a throughput down, with the number that shows it.
+/// What held a throughput down.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Limit {
+    /// Its name.
+    pub(super) what: String,
+    /// The number that shows it.
+    pub(super) evidence: String,
+    /// Blocks whose values are lower bounds, as the generator or its cap may have been the limit there.
+    pub(super) bounds: Vec<u32>,
+}
+
+impl Limit {
+    fn of(what: &str, evidence: String) -> Self {
+        Self { what: what.into(), evidence, bounds: Vec::new() }
+    }
+}
+
+/// Names what held a throughput down, with the number that shows it. Each block's value is held against the generator's
+/// ceiling of the same block.
 pub(super) fn limiter(
     metric: Metric,
-    typical: f64,
-    ceiling: Option<f64>,
+    values: &[(u32, f64)],
+    ceiling: Option<&Ceiling>,
     trials: &[&Trial],
-) -> (String, String, bool) {
+) -> Limit {
     if !metric.has_limiter() {
-        return ("none".into(), String::new(), false);
+        return Limit::of("none", String::new());
     }
-    if trials.is_empty() {
-        return ("unknown".into(), "no trial counts".into(), false);
+    if values.is_empty() {
+        return Limit::of("unknown", "no trial has a value".into());
     }
+    let typical = median(&values.iter().map(|v| v.1).collect::<Vec<f64>>());
+    let blocks = |held: &dyn Fn(u32, f64) -> bool| -> Vec<u32> {
+        values.iter().filter(|(block, value)| held(*block, *value)).map(|v| v.0).collect()
+    };
     // Headers and pauses take a little of the cap.
-    let cap = average(trials, |t| t.cap).filter(|cap| typical >= HELD_UNDER * cap);
-    if let Some(cap) = cap {
-        let text = format!("held under the cap of {} {}", nice(cap), metric.unit());
-        return ("rate cap".into(), text, true);
+    if let Some(cap) = average(trials, |t| t.cap) {
+        let bounds = blocks(&|_, value| value >= HELD_UNDER * cap);
+        if !bounds.is_empty() {
+            let evidence = format!("held under the cap of {} {}", nice(cap), metric.unit());
+            return Limit { what: "rate cap".into(), evidence, bounds };
+        }
     }
     let cores = average(trials, |t| t.cpu?.mechanism_cores);
     let busy = average(trials, |t| Some(t.cpu?.busy_share)).unwrap_or(0.0);
     let softirq = average(trials, |t| Some(t.cpu?.softirq_share)).unwrap_or(0.0);
     let factor = metric.ceiling_factor();
-    let near = ceiling.is_some_and(|c| typical * factor >= c);
-    if let (true, Some(ceiling)) = (near, ceiling) {
-        let text = format!(
-            "within a factor {factor} of the generator's own {} {}{}",
-            nice(ceiling),
-            metric.unit(),
-            generator_cpu(trials)
-        );
-        return ("generator".into(), text, true);
+    if let Some(ceiling) = ceiling {
+        let bounds = blocks(&|block, value| value * factor >= ceiling.at(block));
+        if !bounds.is_empty() {
+            let some = match bounds.len() {
+                all if all == values.len() => String::new(),
+                some => format!(" in {some} of {} blocks", values.len()),
+            };
+            let evidence = format!(
+                "within a factor {factor} of the generator's own {} {}{some}{}",
+                nice(ceiling.value),
+                metric.unit(),
+                generator_cpu(trials)
+            );
+            return Limit { what: "generator".into(), evidence, bounds };
+        }
     }
+    let ceiling = ceiling.map(|ceiling| ceiling.value);
     if let Some(waits) = average(trials, |t| t.sender_waits) {
         return closed_loop(waits, typical, ceiling, trials);
     }
@@ -92,18 +124,13 @@ pub(super) fn limiter(
     let drops = lost.map(|(device, n, of)| format!("{n} of {of} packets lost at {device}"));
     let text: Vec<String> =
         [Some(text).filter(|t| !t.is_empty()), drops].into_iter().flatten().collect();
-    (what.into(), text.join("; "), false)
+    Limit::of(what, text.join("; "))
 }
 
 /// The limiter of flows in a closed loop, whose sender's processor also does all that the kernel does:
 /// forwarding, translating and receiving. If the sender never waits, that processor is the limit;
 /// otherwise whatever it waits for, which is not in the kernel.
-fn closed_loop(
-    waits: f64,
-    typical: f64,
-    ceiling: Option<f64>,
-    trials: &[&Trial],
-) -> (String, String, bool) {
+fn closed_loop(waits: f64, typical: f64, ceiling: Option<f64>, trials: &[&Trial]) -> Limit {
     let busy = average(trials, |t| t.sender_processor).unwrap_or(0.0);
     let mut text = format!(
         "the processor that sends, forwards and receives was {:.0} % busy, and the window full {} \
@@ -126,7 +153,7 @@ fn closed_loop(
         _ if waits >= MANY_WAITS => "unknown",
         _ => "one processor",
     };
-    (what.into(), text, false)
+    Limit::of(what, text)
 }
 
 /// How busy the generator's two processes were, as a continuation of a sentence.
@@ -158,18 +185,47 @@ mod tests {
     use crate::trial::CpuUse;
     use crate::trial::LinkCounters;
 
+    /// The generator's ceilings of blocks 1, 2, ...
+    fn ceiling(metric: Metric, values: &[f64]) -> Ceiling {
+        Ceiling {
+            condition: Trial::blank(metric).condition,
+            metric,
+            point: None,
+            family: None,
+            value: median(values),
+            values: (1..).zip(values.iter().copied()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_value_is_held_against_the_ceiling_of_its_own_block() {
+        let metric = Metric::UdpRateUp;
+        // The machine was slower in the last block, for generator and mechanism alike.
+        let own = ceiling(metric, &[1000.0, 1000.0, 400.0]);
+        let trial = Trial::blank(metric);
+        let values = [(1, 300.0), (2, 300.0), (3, 290.0)];
+        let found = limiter(metric, &values, Some(&own), &[&trial]);
+        assert_eq!((found.what.as_str(), found.bounds), ("generator", vec![3]));
+        assert!(found.evidence.contains("in 1 of 3 blocks"), "{}", found.evidence);
+        // A ceiling that was measured once, before the slow block, hides it.
+        let once = Ceiling { values: vec![(0, 1000.0)], ..own };
+        assert!(limiter(metric, &values, Some(&once), &[&trial]).bounds.is_empty());
+    }
+
     #[test]
     fn a_single_lost_packet_limits_nothing() {
         let name = |rx_lost| {
             let link = LinkCounters { rx_packets: 1_000_000, rx_lost, ..LinkCounters::default() };
             let mut trial = Trial::blank(Metric::TcpThroughputUp);
             trial.links.insert("iperf/uplink".into(), link);
-            let (what, why, _) = limiter(Metric::TcpThroughputUp, 1.0, Some(30.0), &[&trial]);
+            let own = ceiling(Metric::TcpThroughputUp, &[30.0]);
+            let found = limiter(Metric::TcpThroughputUp, &[(1, 1.0)], Some(&own), &[&trial]);
+            let why = found.evidence;
             assert!(
                 why.contains(&format!("{rx_lost} of {} packets lost", 1_000_000 + rx_lost)),
                 "{why}"
             );
-            what
+            found.what
         };
         assert_eq!([name(1), name(99), name(2000)], ["unknown", "unknown", "drops"]);
     }
@@ -179,12 +235,13 @@ mod tests {
         let name = |typical| {
             let mut trial = Trial::blank(Metric::TcpThroughputUp);
             trial.cap = Some(1.0);
-            limiter(Metric::TcpThroughputUp, typical, Some(1.0), &[&trial])
+            let own = ceiling(Metric::TcpThroughputUp, &[1.0]);
+            limiter(Metric::TcpThroughputUp, &[(1, typical)], Some(&own), &[&trial])
         };
-        let (what, why, at_least) = name(0.94);
-        assert_eq!((what.as_str(), at_least), ("rate cap", true));
-        assert!(why.contains("cap of 1.00 Gbit/s"), "{why}");
-        assert_ne!(name(0.3).0, "rate cap");
+        let found = name(0.94);
+        assert_eq!((found.what.as_str(), &found.bounds[..]), ("rate cap", &[1][..]));
+        assert!(found.evidence.contains("cap of 1.00 Gbit/s"), "{}", found.evidence);
+        assert_ne!(name(0.3).what, "rate cap");
     }
 
     #[test]
@@ -196,9 +253,11 @@ mod tests {
             ..Trial::blank(Metric::NewUdpFlows)
         };
         let name = |trial: &Trial| {
-            let (what, why, _) = limiter(Metric::NewUdpFlows, 400.0, Some(4000.0), &[trial]);
+            let own = ceiling(Metric::NewUdpFlows, &[4000.0]);
+            let found = limiter(Metric::NewUdpFlows, &[(1, 400.0)], Some(&own), &[trial]);
+            let why = found.evidence;
             assert!(why.contains("of 2.50 µs each, the tester takes 0.250"), "{why}");
-            what
+            found.what
         };
         assert_eq!(name(&trial(0.1, None)), "one processor");
         assert_eq!(name(&trial(0.1, Some(0.01))), "one processor");

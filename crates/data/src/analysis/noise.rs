@@ -50,6 +50,8 @@ struct Pair<'a> {
     own: &'a Cell,
     base: &'a Cell,
     found: Comparison,
+    /// Whether the generator limited one of them: then they may differ, but are not shown to be equal.
+    bound: bool,
 }
 
 /// Compares all pairs; `None` where no two arms are the same mechanism. Holm's family is all pairs of a
@@ -76,9 +78,10 @@ pub(super) fn noise(experiment: &Experiment, results: &Results) -> Option<Noise>
         };
         for (own, _) in cells[place + 1..].iter().filter(alike) {
             if let Some(found) = compare(&pairs(own, base), experiment.margin) {
+                let bound = !own.bounds.is_empty() || !base.bounds.is_empty();
                 let own_family = base.point.is_some().then_some(base.metric);
                 let family = families.entry((&base.condition, own_family)).or_default();
-                family.push(Pair { own, base, found });
+                family.push(Pair { own, base, found, bound });
             }
         }
     }
@@ -99,8 +102,8 @@ pub(super) fn noise(experiment: &Experiment, results: &Results) -> Option<Noise>
         for (pair, adjusted) in family.iter().zip(adjust(&raw)) {
             let higher = pair.base.metric.higher_is_better();
             match pair.found.verdict(adjusted, experiment.alpha, higher) {
-                Verdict::Equivalent => all.equivalent += 1,
-                Verdict::Unresolved => all.unresolved += 1,
+                Verdict::Equivalent if !pair.bound => all.equivalent += 1,
+                Verdict::Equivalent | Verdict::Unresolved => all.unresolved += 1,
                 Verdict::Better | Verdict::Worse => {
                     all.false_verdicts += 1;
                     all.false_pairs.push(FalsePair {

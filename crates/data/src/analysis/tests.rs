@@ -1,12 +1,13 @@
 use super::*;
 use crate::fixture::environment;
 use crate::spec::{Axis, Point, RunSpec};
-use crate::trial::CpuUse;
+use crate::trial::{CALIBRATION, CpuUse};
 
 fn experiment(blocks: u32) -> Experiment {
     let mut experiment = Experiment::find("clat-vs-dual-stack").unwrap();
     experiment.run = Some(RunSpec {
         profile: "quick".into(),
+        method: crate::spec::METHOD,
         seed: 1,
         blocks,
         durations_s: vec![2],
@@ -82,8 +83,10 @@ fn ratios_are_paired_and_verdicts_follow() {
     let vs = cell_of(&results, "clat-tayga").vs_baseline.unwrap();
     assert_eq!((vs.base.as_str(), vs.n, vs.verdict), ("native-v6", 4, Verdict::Worse));
     assert!((vs.ratio - 0.05).abs() < 0.001, "{}", vs.ratio);
+    assert_eq!(vs.bound, Some(Bound::AtMost), "the generator limits the base");
+    // What the generator limits in both is not shown to be equal, not even to itself.
     let again = cell_of(&results, "native-v6-again").vs_baseline.unwrap();
-    assert_eq!(again.verdict, Verdict::Equivalent);
+    assert_eq!((again.verdict, again.bound), (Verdict::Unresolved, None));
     assert!(results.warnings.is_empty(), "{:?}", results.warnings);
 }
 
@@ -94,6 +97,71 @@ fn values_near_the_generators_ceiling_are_bounds() {
     assert!(native.at_least);
     assert_eq!(native.limiter, "generator");
     assert!(!cell_of(&results, "clat-tayga").at_least);
+}
+
+#[test]
+fn two_values_that_the_generator_limited_have_no_ratio() {
+    let experiment = experiment(4);
+    let of = |factor| analyse(&experiment, environment(), &run_of(factor)).unwrap();
+    let near = cell_of(&of(0.99), "clat-tayga");
+    assert!(near.at_least && near.vs_baseline.is_none());
+    assert_eq!(near.undecided.as_deref(), Some("the generator limited both: no ratio"));
+    // Without a ceiling, the same numbers are equivalent.
+    let unlimited: Vec<Trial> =
+        run_of(0.99).into_iter().filter(|t| t.mechanism != CALIBRATION).collect();
+    let results = analyse(&experiment, environment(), &unlimited).unwrap();
+    let vs = cell_of(&results, "clat-tayga").vs_baseline.unwrap();
+    assert_eq!((vs.verdict, vs.bound), (Verdict::Equivalent, None));
+}
+
+#[test]
+fn each_family_and_block_has_a_ceiling_of_its_own() {
+    use crate::trial::calibration;
+    let mut trials: Vec<Trial> =
+        run_of(0.05).into_iter().filter(|t| t.mechanism != CALIBRATION).collect();
+    for block in 1..=4 {
+        let of = |family, value| trial(&calibration(family), block, UP, value);
+        // In the last block the generator itself was slow over IPv4.
+        trials.push(of(Family::V4, if block == 4 { 1.5 } else { 30.0 }));
+        trials.push(of(Family::V6, 300.0));
+    }
+    let results = analyse(&experiment(4), environment(), &trials).unwrap();
+    assert_eq!(results.calibration.len(), 2);
+    assert!(!cell_of(&results, "native-v6").at_least, "IPv6 has room");
+    assert_eq!(cell_of(&results, "clat-tayga").bounds, [4], "it carries IPv4");
+    assert!(results.warnings.is_empty(), "{:?}", results.warnings);
+}
+
+#[test]
+fn a_failure_of_the_mechanism_enters_the_verdict_and_says_so() {
+    // As good as its base in every block in which it carries anything.
+    let with = |failures: std::ops::RangeInclusive<u32>| {
+        let mut trials = Vec::new();
+        for block in 1..=8 {
+            let noise = if block % 2 == 0 { 1.001 } else { 0.999 };
+            trials.push(trial("native-v6", block, UP, 5.0));
+            let own = trial("clat-tayga", block, UP, 5.0 * noise);
+            let failed =
+                if failures.contains(&block) { vec!["nothing got through".into()] } else { vec![] };
+            trials.push(Trial { failed, ..own });
+        }
+        analyse(&experiment(8), environment(), &trials).unwrap()
+    };
+    let verdict = |results: &Results| cell_of(results, "clat-tayga").vs_baseline.unwrap();
+    assert_eq!(verdict(&with(9..=9)).verdict, Verdict::Equivalent);
+    let some = with(1..=2);
+    let vs = verdict(&some);
+    assert_eq!((vs.verdict, vs.p_equivalence), (Verdict::Unresolved, None), "survivors look equal");
+    assert_eq!((vs.n_of().as_deref(), vs.failed), (Some("6 of 8"), [2, 0]));
+    assert!(some.discarded.is_empty() && some.failed.len() == 2);
+    assert!(
+        crate::report::words::verdict(&cell_of(&some, "clat-tayga")).contains("(6 of 8 blocks)")
+    );
+    assert_eq!(verdict(&with(1..=7)).verdict, Verdict::Worse);
+    // Nothing is left to compare: broken, with the reason.
+    let cell = cell_of(&with(1..=8), "clat-tayga");
+    assert_eq!((cell.valid, cell.n, cell.of), (false, 0, 8));
+    assert!(cell.broken.unwrap().contains("failed in 8 of 8 blocks: nothing got through"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::analysis::Cell;
+use crate::analysis::{Ceiling, Cell};
 use crate::artefacts::Run;
 use crate::spec::{Kind, MechanismSpec, Metric};
 
@@ -186,17 +186,15 @@ const TRAFFIC: [(Metric, &str); 4] = [
     (Metric::CpuPerGbitDown, PER_GBIT),
     (Metric::CpuPerGbitUp, PER_GBIT),
 ];
-/// The last way: from how busy the machine was under TCP.
-const BY_BUSY: [Metric; 2] = [Metric::TcpThroughputDown, Metric::TcpThroughputUp];
 
 const PER_PACKET: &str =
-    "processor time per small packet, times packets per Gbit; both ends are in it";
+    "processor time per small packet less the tester's own, times packets per Gbit";
 const PER_GBIT: &str =
-    "processor time per Gbit of TCP, whose packets may be of 64 KB; both ends are in it";
-const FROM_BUSY: &str = "busy share of the machine over TCP throughput, whose packets may be of 64 KB; both ends are in it";
-const PER_SESSION: &str = "processors at work over new sessions per second; the tester is in it";
+    "processor time per Gbit of TCP, whose packets may be of 64 KB, less the tester's own";
+const PER_SESSION: &str =
+    "processors at work over new sessions per second, less the tester's own time per session";
 const AS_MEASURED: &str = "as measured";
-const PER_ANSWER: &str = "as measured; the tester is in it";
+const PER_ANSWER: &str = "processor time per answer less the tester's own";
 const DIFFERENCE: &str = "difference to the untranslated path of the same block";
 
 /// A run with the folder it was read from.
@@ -266,6 +264,20 @@ impl At<'_> {
         crate::analysis::first(&self.named.run.results, arm, metric).filter(|c| c.valid)
     }
 
+    /// What sender and receiver do by themselves, where an arm was measured. Without it nobody knows how much of a
+    /// processor time is the tester's, and a model of networks would contain it.
+    fn tester(&self, arm: &MechanismSpec, metric: Metric, cell: &Cell) -> Option<&Ceiling> {
+        let results = &self.named.run.results;
+        results.ceiling(&cell.condition, metric, None, arm.family).filter(|own| own.value > 0.0)
+    }
+
+    /// Values of a processor time by block, less the tester's own in the same block.
+    fn without_the_tester(&self, arm: &MechanismSpec, metric: Metric) -> Option<Vec<(u32, f64)>> {
+        let cell = self.cell(&arm.name, metric)?;
+        let tester = self.tester(arm, metric, cell)?;
+        Some(cell.values.iter().map(|(block, all)| (*block, all - tester.at(*block))).collect())
+    }
+
     fn source(
         &self,
         quantity: Quantity,
@@ -294,21 +306,20 @@ fn traffic(runs: &[Named<'_>], wanted: &[String], user: &User, found: &mut Sourc
         (Quantity::Nat44Traffic, Kind::Nat44),
         (Quantity::Nat64Traffic, Kind::Nat64),
     ];
-    let ways = TRAFFIC.iter().copied().chain(BY_BUSY.map(|metric| (metric, FROM_BUSY)));
     let mut best: Vec<Source> = Vec::new();
-    for (metric, made) in ways {
+    for (metric, made) in TRAFFIC {
         for (number, named) in runs.iter().enumerate() {
             let at = At { number, named, wanted };
             let here: Vec<Source> = kinds
                 .iter()
                 .filter_map(|(quantity, kind)| {
                     at.first(*kind, |arm| {
-                        let cell = at.cell(&arm.name, metric)?;
-                        let values = match made {
-                            PER_PACKET => scaled(&cell.values, 1e-6 * user.packets_per_gbit()),
-                            PER_GBIT => scaled(&cell.values, 1e-3),
-                            _ => by_busy(&at, &arm.name, metric, cell)?,
+                        let own = at.without_the_tester(arm, metric)?;
+                        let by = match made {
+                            PER_PACKET => 1e-6 * user.packets_per_gbit(),
+                            _ => 1e-3,
                         };
+                        let values = scaled(&own, by);
                         Some(at.source(*quantity, arm, (metric, made, values)))
                     })
                 })
@@ -325,28 +336,16 @@ fn scaled(values: &[(u32, f64)], by: f64) -> Vec<(u32, f64)> {
     values.iter().map(|(block, value)| (*block, value * by)).collect()
 }
 
-/// Processors at work over Gbit/s, of each deployment.
-fn by_busy(at: &At<'_>, arm: &str, metric: Metric, cell: &Cell) -> Option<Vec<(u32, f64)>> {
-    let processors = at.named.run.results.environment.processors as f64;
-    let trials = at.named.run.trials.iter().filter(|t| {
-        t.valid
-            && t.block > 0
-            && t.metric == metric
-            && t.mechanism == arm
-            && t.condition == cell.condition
-    });
-    let values: Vec<(u32, f64)> =
-        trials.filter_map(|t| Some((t.block, t.cpu?.busy_share * processors / t.value?))).collect();
-    (!values.is_empty()).then_some(values)
-}
-
 /// New sessions go through one processor, and through the mechanism's process where it has one.
 fn new_sessions(at: &At<'_>, arm: &MechanismSpec) -> Option<Found> {
     [Metric::NewTcpConnections, Metric::NewUdpFlows].into_iter().find_map(|metric| {
         let cell = at.cell(&arm.name, metric)?;
+        let tester = at.tester(arm, metric, cell)?;
         let processors = 1.0 + cell.mechanism_cores.unwrap_or(0.0);
         let values = cell.values.iter().filter(|v| v.1 > 0.0);
-        let values = values.map(|(block, thousands)| (*block, processors / (1e3 * thousands)));
+        let values = values.map(|(block, thousands)| {
+            (*block, processors / (1e3 * thousands) - 1.0 / (1e3 * tester.at(*block)))
+        });
         Some((metric, PER_SESSION, values.collect()))
     })
 }
@@ -357,8 +356,8 @@ fn memory(at: &At<'_>, arm: &MechanismSpec) -> Option<Found> {
 }
 
 fn answer(at: &At<'_>, arm: &MechanismSpec) -> Option<Found> {
-    let cell = at.cell(&arm.name, Metric::CpuPerAnswerFresh)?;
-    Some((cell.metric, PER_ANSWER, scaled(&cell.values, 1e-6)))
+    let metric = Metric::CpuPerAnswerFresh;
+    Some((metric, PER_ANSWER, scaled(&at.without_the_tester(arm, metric)?, 1e-6)))
 }
 
 /// What an arm adds to the round trip of the untranslated path that its comparisons end at.

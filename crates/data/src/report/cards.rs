@@ -51,7 +51,7 @@ pub(super) fn cards(run: &Run) -> Vec<Card> {
         };
         cards.push(Card {
             label: m.label.clone(),
-            slot: slot(&m.name),
+            slot: slot(&run.experiment, &m.name),
             rows: found.iter().map(row).collect(),
             base: run.experiment.mechanism(base).map(brief).unwrap_or_default(),
             broken: any.broken.clone(),

@@ -9,7 +9,7 @@ use super::deviations::deviations;
 use super::figures::{self, Figure, name_of, slot};
 use super::words::{self, headline, interval, interval_at, p, value, verdict};
 use super::{cards, decision, grid, rfc8219, tables};
-use crate::analysis::{Cell, Noise, Power};
+use crate::analysis::{Cell, Noise, Power, VsBaseline};
 use crate::artefacts::Run;
 use crate::error::{DataError, Result};
 use crate::model::Decision;
@@ -32,22 +32,6 @@ const VARIABLES: &[(&str, &str)] = &[
     ("#E3E6EA", "var(--grid)"),
     ("#D3E4D7", "var(--band)"),
     ("#FFFFFF", "none"),
-    ("#2F6FBE", "var(--c0)"),
-    ("#86AFE0", "var(--c1)"),
-    ("#1D417A", "var(--c2)"),
-    ("#3A9C9E", "var(--c3)"),
-    ("#1F666B", "var(--c4)"),
-    ("#D9480F", "var(--c5)"),
-    ("#845AC0", "var(--c6)"),
-    ("#C2255C", "var(--c7)"),
-    ("#5C940D", "var(--c8)"),
-    ("#E09A00", "var(--c9)"),
-    ("#8F2D00", "var(--c10)"),
-    ("#5F3DC4", "var(--c11)"),
-    ("#7A6A00", "var(--c12)"),
-    ("#0CA678", "var(--c13)"),
-    ("#495057", "var(--c14)"),
-    ("#E64980", "var(--c15)"),
 ];
 
 #[derive(Serialize)]
@@ -166,7 +150,13 @@ pub fn render(run: &Run, drawn: &[Figure], decision: Option<&Decision>) -> Resul
                 .map(|s| tables::beside(run, s)),
             "study_rtt": published.as_ref().filter(|s| !s.rtt.is_empty()).map(tables::study_rtt),
             "calibration": results.calibration.iter().map(|c| {
-                vec![c.condition.label(), crate::spec::quantity(c.metric, c.point.as_ref()), format!("{} {}", nice(c.value), c.metric.unit())]
+                let over = c.family.map_or_else(String::new, |family| format!(" over IP{}", family.name()));
+                let blocks = c.values.len();
+                vec![
+                    c.condition.label(),
+                    format!("{}{over}", crate::spec::quantity(c.metric, c.point.as_ref())),
+                    format!("{} {} (median of {blocks})", nice(c.value), c.metric.unit()),
+                ]
             }).collect::<Vec<_>>(),
             "drift": results.drift.iter().map(|d| vec![
                 d.condition.label(),
@@ -188,6 +178,7 @@ pub fn render(run: &Run, drawn: &[Figure], decision: Option<&Decision>) -> Resul
                 rule.trials.to_string(),
             ]).collect::<Vec<_>>(),
             "discarded": listed(&results.discarded),
+            "failed": listed(&results.failed),
             "flagged": listed(&results.flagged),
             "warnings": results.warnings,
             "deviations": deviations(run),
@@ -208,6 +199,9 @@ pub fn in_page(figure: &Figure) -> String {
     let mut svg = figure.svg.clone();
     for (from, to) in VARIABLES {
         svg = svg.replace(from, to);
+    }
+    for (from, to) in figures::variables() {
+        svg = svg.replace(&from, &to);
     }
     // The drawing keeps its viewBox; a fixed size would not fit a phone.
     if let Some(at) = svg.find("width=\"") {
@@ -314,7 +308,7 @@ fn costs(run: &Run, number: usize, group: Group) -> Option<Costs> {
         let engine = found.iter().flatten().find_map(|c| c.engine.clone());
         rows.push(Row {
             label: m.label.clone(),
-            slot: slot(&m.name),
+            slot: slot(&run.experiment, &m.name),
             engine,
             cells: found.into_iter().map(row_cell).collect(),
         });
@@ -338,7 +332,7 @@ fn row_cell(cell: Option<&Cell>) -> RowCell {
     RowCell {
         value: cell.map_or_else(|| "–".into(), value),
         interval: interval_at(cell.and_then(|c| c.interval)),
-        ratio: vs.map_or_else(String::new, |v| nice(v.ratio)),
+        ratio: vs.map_or_else(String::new, VsBaseline::times),
         ratio_interval: interval(vs.and_then(|v| v.ci95)),
         verdict: cell.map(verdict).unwrap_or_default(),
         own: cell.and_then(|c| c.own_process).map_or_else(String::new, nice),
@@ -365,7 +359,7 @@ fn gate(run: &Run) -> Vec<GateRow> {
         let failed = checks.iter().filter(|c| !c.ok);
         rows.push(GateRow {
             label: m.label.clone(),
-            slot: slot(&m.name),
+            slot: slot(&run.experiment, &m.name),
             checks: columns.iter().map(of).collect(),
             broken: failed.map(|c| format!("{}: {}", c.name, c.detail)).collect(),
         });
@@ -438,7 +432,7 @@ fn aa(run: &Run) -> Vec<Vec<String>> {
             vec![
                 cell.condition.label(),
                 crate::spec::quantity(cell.metric, cell.point.as_ref()),
-                nice(vs.ratio),
+                vs.times(),
                 interval(vs.ci95),
                 p(vs.p),
                 words::verdict(cell),

@@ -113,7 +113,7 @@ fn cell_words(cell: &Cell) -> String {
         return "failed".into();
     }
     let vs = cell.vs_baseline.as_ref();
-    let times = vs.map_or_else(String::new, |vs| format!(" (× {})", nice(vs.ratio)));
+    let times = vs.map_or_else(String::new, |vs| format!(" (× {})", vs.times()));
     format!("{}{times}", value(cell))
 }
 

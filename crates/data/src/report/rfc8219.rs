@@ -4,7 +4,7 @@
 use fordway_stats::describe::{median, quantile, sorted};
 use serde::Serialize;
 
-use crate::analysis::{Ceiling, Cell};
+use crate::analysis::Cell;
 use crate::artefacts::Run;
 use crate::numbers::nice;
 use crate::spec::Metric;
@@ -31,10 +31,12 @@ pub(super) struct Grid {
 /// A row for each server under one condition.
 pub(super) fn rates(run: &Run, number: usize) -> Vec<Vec<String>> {
     let condition = run.results.conditions()[number];
-    let of = |c: &&Ceiling| c.metric == RATE && c.condition == *condition;
-    let own = run.results.calibration.iter().find(of).map(|c| c.value);
+    let own = |cell: &Cell| {
+        let family = run.experiment.mechanism(&cell.mechanism).ok()?.family;
+        run.results.ceiling(condition, RATE, None, family).map(|ceiling| ceiling.value)
+    };
     let cells = run.results.cells.iter().filter(|c| c.metric == RATE && c.condition == *condition);
-    cells.filter(|cell| cell.n > 0).map(|cell| row(cell, condition, own)).collect()
+    cells.filter(|cell| cell.n > 0).map(|cell| row(cell, condition, own(cell))).collect()
 }
 
 fn row(cell: &Cell, condition: &Condition, own: Option<f64>) -> Vec<String> {

@@ -70,7 +70,7 @@ pub(super) fn tests(run: &Run, number: usize) -> Vec<Vec<String>> {
             quantity(cell.metric, cell.point.as_ref()),
             run.experiment.mechanism(&vs.base).map(|m| m.label.clone()).unwrap_or_default(),
             vs.n.to_string(),
-            nice(vs.ratio),
+            vs.times(),
             interval(vs.ci95),
             format!("{:+.3} {}", vs.shift, cell.unit),
             format!("{:+.2}", vs.cliffs_delta),

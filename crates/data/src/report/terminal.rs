@@ -80,6 +80,11 @@ pub fn print(run: &Run, report: &std::path::Path) -> Result<()> {
         let yellow = anstyle::AnsiColor::Yellow.on_default();
         anstream::println!("{yellow}warning{yellow:#}  {warning}");
     }
+    if !results.failed.is_empty() {
+        anstream::println!("{} trials count as failures of mechanisms; the report says which.", {
+            results.failed.len()
+        });
+    }
     if !results.discarded.is_empty() {
         anstream::println!("{} trials do not count; the report says why.", {
             results.discarded.len()
@@ -195,7 +200,7 @@ fn group_table(experiment: &Experiment, results: &Results, group: Group) -> Vec<
             let times = cell
                 .vs_baseline
                 .as_ref()
-                .map_or_else(String::new, |v| format!(" (× {})", nice(v.ratio)));
+                .map_or_else(String::new, |v| format!(" (× {})", v.times()));
             format!("{}{times}", value(cell))
         }));
         rows.push(row);

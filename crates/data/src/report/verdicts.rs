@@ -1,11 +1,11 @@
 //! The comparison matrix: a mark for every comparison that the run made.
 
+use fordway_stats::paired::Verdict;
 use serde::Serialize;
 
 use super::figures::slot;
 use super::words::{interval, verdict};
 use crate::artefacts::Run;
-use crate::numbers::nice;
 use crate::spec::Metric;
 
 /// The matrix of one condition.
@@ -51,28 +51,28 @@ pub(super) fn matrix(run: &Run, number: usize) -> Option<Matrix> {
         let mark = |metric: &&Metric| {
             let cell = run.results.cell(&m.name, **metric, condition)?;
             let vs = cell.vs_baseline.as_ref()?;
-            let (class, sign) = match verdict(cell).as_str() {
-                "better" => ("better", "▲"),
-                "worse" => ("worse", "▼"),
-                "equivalent" | "A/A same" => ("equivalent", "="),
-                "A/A differs" => ("worse", "≠"),
-                _ => ("unresolved", "?"),
+            let (class, sign) = match (vs.verdict, vs.same) {
+                (Verdict::Better, false) => ("better", "▲"),
+                (Verdict::Worse, false) => ("worse", "▼"),
+                (Verdict::Equivalent, _) => ("equivalent", "="),
+                (Verdict::Better | Verdict::Worse, true) => ("worse", "≠"),
+                (Verdict::Unresolved, _) => ("unresolved", "?"),
             };
             let title = format!(
                 "{}: × {} ({}), {}",
                 metric.label(),
-                nice(vs.ratio),
+                vs.times(),
                 interval(vs.ci95),
                 verdict(cell)
             );
-            Some(Mark { class, sign, ratio: nice(vs.ratio), title })
+            Some(Mark { class, sign, ratio: vs.times(), title })
         };
         let marks: Vec<Option<Mark>> = metrics.iter().map(mark).collect();
         if marks.iter().any(Option::is_some) {
             let base = m.base.as_deref().and_then(|name| run.experiment.mechanism(name).ok());
             rows.push(Row {
                 label: m.label.clone(),
-                slot: slot(&m.name),
+                slot: slot(&run.experiment, &m.name),
                 base: base.map(|b| b.label.clone()).unwrap_or_default(),
                 marks,
             });

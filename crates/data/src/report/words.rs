@@ -190,6 +190,9 @@ fn who(m: &MechanismSpec) -> String {
 /// A word for a verdict that says what the difference is.
 pub(crate) fn verdict(cell: &Cell) -> String {
     let Some(vs) = &cell.vs_baseline else {
+        if let Some(why) = &cell.undecided {
+            return why.clone();
+        }
         let baseline = cell.kind == Kind::Native && cell.n > 0;
         return if baseline { "baseline" } else { "–" }.into();
     };
@@ -201,7 +204,8 @@ pub(crate) fn verdict(cell: &Cell) -> String {
         }
         .into();
     }
-    vs.verdict.word().into()
+    let n_of = vs.n_of().map_or_else(String::new, |n_of| format!(" ({n_of} blocks)"));
+    format!("{}{n_of}", vs.verdict.word())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A rule by which trials don't count.
+/// A rule by which trials don't count, or count as failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exclusion {
@@ -48,6 +48,12 @@ impl Quantity {
         }
     }
 
+    /// Whether the mechanism decides how much of it there is. A trial with too much is then a failure of the mechanism,
+    /// which counts: without such trials, only those in which it did well would be judged.
+    pub fn of_the_mechanism(self) -> bool {
+        matches!(self, Self::Loss | Self::LostDatagrams | Self::Retransmits)
+    }
+
     /// What it is, for people.
     pub fn about(self) -> &'static str {
         match self {
@@ -66,7 +72,7 @@ impl Quantity {
 pub struct Rule {
     /// What.
     pub quantity: Quantity,
-    /// Above this, a trial does not count.
+    /// Above this, a trial does not count, or counts as a failure of the mechanism.
     pub above: f64,
 }
 

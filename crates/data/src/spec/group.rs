@@ -92,6 +92,8 @@ pub enum Load {
     Probe,
     /// Small datagrams from a socket, as many as it takes.
     Datagrams(Way),
+    /// Small datagrams at a steady rate that is the same for all, none of which may be lost.
+    Paced(Way),
     /// Small frames at a gateway's device, as many as it takes.
     Frames(Way),
     /// Flows that nobody has seen before.
@@ -116,6 +118,10 @@ pub enum Load {
     Simplex,
     /// One TCP flow beside background flows of both ways, more and more of them.
     Duplex,
+    /// Several TCP flows from the client to the server at once.
+    Streams,
+    /// Several TCP flows each way at once, and echo requests beside them.
+    Rrul,
     /// New connections, whose first packets are timed at the box in the middle.
     Initiation,
     /// Many sessions at once, on a deployment of their own.
@@ -147,6 +153,8 @@ pub enum Group {
     Ab,
     /// TCP beside background traffic.
     Beside,
+    /// Several TCP flows at once.
+    Streams,
     /// First packets of connections.
     Initiation,
     /// Answers of a DNS64 server.
@@ -157,11 +165,12 @@ pub enum Group {
 
 impl Group {
     /// All groups, in the order of the report.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Flow,
         Self::Tail,
         Self::Packets,
         Self::Beside,
+        Self::Streams,
         Self::Initiation,
         Self::Waiting,
         Self::Web,
@@ -188,6 +197,7 @@ impl Group {
             Self::Exchanges => "exchanges",
             Self::Ab => "ab",
             Self::Beside => "beside",
+            Self::Streams => "streams",
             Self::Start => "start",
         }
     }
@@ -205,6 +215,7 @@ impl Group {
             Self::Exchanges => "Round trips by HTTP",
             Self::Ab => "Pages by ab",
             Self::Beside => "TCP beside background traffic",
+            Self::Streams => "Several TCP flows at once",
             Self::Initiation => "Initiation",
             Self::Dns => "DNS64",
             Self::Start => "Start",
@@ -234,7 +245,8 @@ impl Group {
             }
             Self::Processor => {
                 "Busy time of all processors, sender and receiver included, while the load runs: \
-                 compare with the base, the difference is the mechanism's."
+                 compare with the base, the difference is the mechanism's. Per datagram: at one steady \
+                 rate for all mechanisms, of which a thousandth may be lost."
             }
             Self::Waiting => {
                 "One after the other, each from the first octet sent. Session: name, connection, first \
@@ -267,6 +279,11 @@ impl Group {
             Self::Beside => {
                 "One TCP flow from the client to the server while UDP datagrams run beside it: from the client alone, \
                  at a rate that rises (simplex), or from both ends, with more and more flows per host (duplex)."
+            }
+            Self::Streams => {
+                "So many TCP flows at once, by one iperf3: from the client to the server alone, or as many again the \
+                 other way. Round trips are those of echo requests every 10 ms while the flows of both ways run (after \
+                 flent's RRUL): what waits in front of a packet on a loaded path. Median of one deployment each."
             }
             Self::Initiation => {
                 "New TCP connections one after the other. From the arrival of each one's first packet at the box in the \

@@ -60,7 +60,9 @@ impl Carries {
             matches!(load, Load::Fetch(_) | Load::Exchange(_) | Load::Initiation | Load::Start);
         match self {
             Self::Packets => true,
-            Self::Transport => http || matches!(load, Load::Flow(_) | Load::Probe | Load::Simplex),
+            Self::Transport => {
+                http || matches!(load, Load::Flow(_) | Load::Probe | Load::Simplex | Load::Streams)
+            }
             Self::Http => http,
         }
     }

@@ -81,14 +81,14 @@ metrics! {
     CpuPerGbitUp: "cpu_per_gbit_up", "Processor time, TCP up", "CPU, TCP", "ms/Gbit", Processor, Load::Flow(Up);
     /// Processor time per payload carried by TCP down, ms per Gbit.
     CpuPerGbitDown: "cpu_per_gbit_down", "Processor time, TCP down", "CPU, TCP", "ms/Gbit", Processor, Load::Flow(Down);
-    /// Processor time per small datagram that arrives, up, µs.
-    CpuPerPacketUp: "cpu_per_packet_up", "Processor time per datagram up", "CPU, datagram", "µs/packet", Processor, Load::Datagrams(Up);
-    /// Processor time per small datagram that arrives, down, µs.
-    CpuPerPacketDown: "cpu_per_packet_down", "Processor time per datagram down", "CPU, datagram", "µs/packet", Processor, Load::Datagrams(Down);
-    /// Processor cycles per small datagram that arrives, up.
-    CyclesPerPacketUp: "cycles_per_packet_up", "Cycles per datagram up", "cycles", "cycles/packet", Processor, Load::Datagrams(Up);
-    /// Processor cycles per small datagram that arrives, down.
-    CyclesPerPacketDown: "cycles_per_packet_down", "Cycles per datagram down", "cycles", "cycles/packet", Processor, Load::Datagrams(Down);
+    /// Processor time per small datagram at a steady rate without loss, up, µs.
+    CpuPerPacketUp: "cpu_per_packet_up", "Processor time per datagram up", "CPU, datagram", "µs/packet", Processor, Load::Paced(Up);
+    /// Processor time per small datagram at a steady rate without loss, down, µs.
+    CpuPerPacketDown: "cpu_per_packet_down", "Processor time per datagram down", "CPU, datagram", "µs/packet", Processor, Load::Paced(Down);
+    /// Processor cycles per small datagram at a steady rate without loss, up.
+    CyclesPerPacketUp: "cycles_per_packet_up", "Cycles per datagram up", "cycles", "cycles/packet", Processor, Load::Paced(Up);
+    /// Processor cycles per small datagram at a steady rate without loss, down.
+    CyclesPerPacketDown: "cycles_per_packet_down", "Cycles per datagram down", "cycles", "cycles/packet", Processor, Load::Paced(Down);
     /// Questions per second of which none is lost (RFC 8219 section 9), thousands.
     DnsRate: "dns_rate", "DNS64, rate without loss", "no loss", "kqueries/s", Dns, Load::Search;
     /// Answers per second for names that nobody has asked for before, thousands.
@@ -129,6 +129,12 @@ metrics! {
     SimplexThroughput: "simplex_throughput", "TCP up beside simplex traffic", "simplex", "Gbit/s", Beside, Load::Simplex;
     /// One TCP flow from the client beside flows of both ways, Gbit/s of payload.
     DuplexThroughput: "duplex_throughput", "TCP up beside duplex traffic", "duplex", "Gbit/s", Beside, Load::Duplex;
+    /// Several TCP flows from the client at once, Gbit/s of payload together.
+    TcpStreams: "tcp_streams", "TCP up, several flows together", "TCP flows", "Gbit/s", Streams, Load::Streams;
+    /// As many TCP flows each way at once, Gbit/s of payload of both ways together.
+    TcpBothWays: "tcp_both_ways", "TCP both ways, several flows together", "TCP both ways", "Gbit/s", Streams, Load::Rrul;
+    /// ICMP echo while these run, ms.
+    RttLoaded: "rtt_loaded", "Round trip while TCP runs both ways", "RTT, loaded", "ms", Streams, Load::Rrul;
     /// Time that `ab` takes for all its requests, s.
     AbTotalTime: "ab_total_time", "ab, total time", "total time", "s", Ab, Load::Ab;
     /// Octets that `ab` received, heads included.
@@ -183,7 +189,9 @@ impl Metric {
     /// `up`, `down`, or `both`.
     pub fn direction(self) -> &'static str {
         match self.load() {
-            Some(Load::Flow(way) | Load::Datagrams(way) | Load::Frames(way)) => way.name(),
+            Some(Load::Flow(way) | Load::Datagrams(way) | Load::Paced(way) | Load::Frames(way)) => {
+                way.name()
+            }
             Some(Load::Exchange(Exchange::Up)) => Up.name(),
             Some(Load::Exchange(Exchange::Down)) => Down.name(),
             _ => "both",
@@ -195,6 +203,7 @@ impl Metric {
         self.is_throughput()
             || match self.group() {
                 Some(Group::Packets | Group::Dns | Group::Web | Group::Beside) => true,
+                Some(Group::Streams) => self != Self::RttLoaded,
                 Some(Group::Sessions) => self != Self::MemoryPerSession,
                 Some(Group::Ab) => !matches!(self, Self::AbTotalTime | Self::AbTimePerRequest),
                 _ => false,
@@ -208,7 +217,7 @@ impl Metric {
 
     /// Whether one deployment gives many values, of which its own is the typical one.
     pub(crate) fn has_replies(self) -> bool {
-        self == Self::Rtt || self.group() == Some(Group::Waiting)
+        matches!(self, Self::Rtt | Self::RttLoaded) || self.group() == Some(Group::Waiting)
     }
 
     /// Whether a session, or a page, is found by its name.
@@ -232,7 +241,17 @@ impl Metric {
 
     /// Whether it is measured at several points of one deployment.
     pub(crate) fn has_points(self) -> bool {
-        matches!(self.load(), Some(Load::Exchange(_) | Load::Simplex | Load::Duplex | Load::Ab))
+        matches!(
+            self.load(),
+            Some(
+                Load::Exchange(_)
+                    | Load::Simplex
+                    | Load::Duplex
+                    | Load::Streams
+                    | Load::Rrul
+                    | Load::Ab
+            )
+        )
     }
 
     /// Whether something held it down that is worth naming.
@@ -242,6 +261,19 @@ impl Metric {
                 self,
                 Self::SessionsHeld | Self::TcpThroughputHeld | Self::AbBytes | Self::AbKeepalive
             )
+    }
+
+    /// Whether it is processor time in which that of sender and receiver is included.
+    pub(crate) fn includes_the_tester(self) -> bool {
+        matches!(
+            self,
+            Self::CpuPerGbitUp
+                | Self::CpuPerGbitDown
+                | Self::CpuPerPacketUp
+                | Self::CpuPerPacketDown
+                | Self::CpuPerAnswerFresh
+                | Self::CpuPerAnswerKnown
+        )
     }
 
     /// Whether the generator's own ceiling can be found with nothing in the way.

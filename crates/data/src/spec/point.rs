@@ -30,6 +30,8 @@ pub enum Axis {
     Background,
     /// Flows per host, in either direction.
     Flows,
+    /// TCP flows at once, each way that is loaded.
+    Streams,
 }
 
 impl Axis {
@@ -40,6 +42,7 @@ impl Axis {
             Self::Connections => "simultaneous connections",
             Self::Background => "background, packets/s",
             Self::Flows => "flows per host",
+            Self::Streams => "TCP flows at once",
         }
     }
 
@@ -50,6 +53,7 @@ impl Axis {
             Self::Connections => format!("{value} at once"),
             Self::Background => format!("{value} packets/s beside it"),
             Self::Flows => format!("{value} flows per host"),
+            Self::Streams => format!("{value} TCP flows"),
         }
     }
 }

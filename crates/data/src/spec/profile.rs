@@ -37,6 +37,10 @@ pub struct Profile {
     #[serde(default = "one_second")]
     #[schemars(range(min = 0.01, max = 3600.0))]
     pub packets_s: f64,
+    /// Datagrams per second at which the processor time of one is measured: few enough for every mechanism.
+    #[serde(default = "paced_rate")]
+    #[schemars(range(min = 1))]
+    pub paced_rate: u32,
     /// New flows of one measurement.
     #[serde(default = "new_flows")]
     #[schemars(range(min = 1))]
@@ -117,6 +121,10 @@ pub struct Profile {
     #[serde(default = "flow_rate")]
     #[schemars(range(min = 1))]
     pub flow_rate: u32,
+    /// TCP flows at once, in the client's direction or in each.
+    #[serde(default = "tcp_streams")]
+    #[schemars(length(min = 1), inner(range(min = 1, max = 128)))]
+    pub tcp_streams: Vec<u64>,
     /// Octets of payload of a background datagram.
     #[serde(default = "background_octets")]
     #[schemars(range(min = 1, max = 1400))]
@@ -142,6 +150,10 @@ fn one_second() -> f64 {
 
 fn probe_rate() -> u32 {
     10_000
+}
+
+fn paced_rate() -> u32 {
+    20_000
 }
 
 fn flow_patience_s() -> f64 {
@@ -190,6 +202,10 @@ fn duplex_flows() -> Vec<u64> {
 
 fn flow_rate() -> u32 {
     100
+}
+
+fn tcp_streams() -> Vec<u64> {
+    vec![1, 4, 16]
 }
 
 fn background_octets() -> u32 {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fordway_data::plan::{Plan, blocks_for, in_words, lay_out, metrics_of, power_notes, shares};
 use fordway_data::spec::Hosts;
-use fordway_data::spec::{Experiment, Metric, RunSpec, is_file};
+use fordway_data::spec::{Experiment, METHOD, Metric, RunSpec, is_file};
 use serde::Serialize;
 
 use super::power::sizes;
@@ -192,6 +192,7 @@ pub(super) fn choose(
     let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let mut run = RunSpec {
         profile: args.profile.key().into(),
+        method: METHOD,
         seed,
         blocks,
         durations_s: durations,
@@ -264,7 +265,7 @@ fn replay(name: &str, run: &RunSpec, aa: Option<(&str, u32)>) -> String {
         line.push_str(" --offloads off");
     }
     if run.hosts.is_some() {
-        // The table [run.hosts] of spec.toml is its content.
+        // It lies beside the results.
         line.push_str(" --hosts hosts.toml");
     }
     line

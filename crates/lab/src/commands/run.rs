@@ -7,8 +7,8 @@ use std::sync::Arc;
 use fordway_data::artefacts;
 use fordway_data::files::write_file;
 use fordway_data::plan::{in_words, lay_out};
-use fordway_data::spec::Experiment;
 use fordway_data::spec::Hosts;
+use fordway_data::spec::{Experiment, METHOD};
 use fordway_data::trial::FLAG_OTHER;
 use fordway_data::trial::Ledger;
 
@@ -93,6 +93,11 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
             out.display()
         ))
     })?;
+    if let Some(hosts) = &run.hosts {
+        // The replay line names it.
+        let text = toml::to_string(hosts).map_err(|e| LabError::Usage(e.to_string()))?;
+        write_file(&out.join("hosts.toml"), text.as_bytes())?;
+    }
     experiment.run = Some(run);
     let text = toml::to_string(&experiment).map_err(|e| LabError::Usage(e.to_string()))?;
     write_file(&out.join("spec.toml"), text.as_bytes())?;
@@ -118,7 +123,18 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8> {
     let fordway = locate_fordway(args.fordway.as_deref())?;
     let experiment = artefacts::read_experiment(&args.dir)?;
     let run = experiment.run()?.clone();
-    artefacts::read_environment(&args.dir)?;
+    let environment = artefacts::read_environment(&args.dir)?;
+    if run.method != METHOD {
+        let by = environment.as_ref().and_then(|e| e.versions.get("fordway-lab"));
+        return Err(LabError::Usage(format!(
+            "the run was begun by fordway-lab {}, which measures by method {}; this one measures by method {METHOD}, and \
+             numbers of both must not be mixed: end it with that version, or start a new run. `fordway-lab report {}` \
+             reads what is there",
+            by.map_or("of an unknown version", String::as_str),
+            run.method,
+            args.dir.display()
+        )));
+    }
     match (&run.guest, crate::guest::around()) {
         (Some(guest), None) => return super::guest::resume(args, guest),
         (was, is) if *was != is => {

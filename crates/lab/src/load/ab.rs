@@ -6,7 +6,7 @@ use fordway_data::addresses::SITE_PORT;
 
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
-use crate::process::{Finished, Output, find_program};
+use crate::process::{Finished, Output, find_program, last_lines};
 use crate::topology::Network;
 
 /// Octets of the study's page.
@@ -64,7 +64,12 @@ pub(crate) fn measure(
 ) -> Result<(Finished, Fetched)> {
     let limit = Duration::from_secs_f64(30.0 + (requests * PAGE) as f64 / SLOWEST);
     let argv = argv(network, requests, connections);
-    let finished = backend.run(Some(&network.app), &argv, Output::Keep)?.wait(limit)?.ok()?;
+    let finished = backend.run(Some(&network.app), &argv, Output::Keep)?.wait(limit)?;
+    // In spite of `-r`, some errors of a connection end it.
+    if finished.code() != 0 && finished.stderr.contains("apr_") {
+        return Err(LabError::Failed(format!("ab: {}", last_lines(&finished.stderr, 1))));
+    }
+    let finished = finished.ok()?;
     let fetched = parse(&finished.stdout)?;
     Ok((finished, fetched))
 }

@@ -23,11 +23,14 @@ pub(crate) struct Burst {
     pub(crate) sent: Sent,
     /// Datagrams that arrived.
     pub(crate) arrived: u64,
-    /// Processor cycles of the machine meanwhile.
-    pub(crate) cycles: Option<f64>,
 }
 
 impl Burst {
+    /// Share of the datagrams that did not arrive, 0 to 1.
+    pub(crate) fn lost(&self) -> f64 {
+        self.sent.packets.saturating_sub(self.arrived) as f64 / self.sent.packets.max(1) as f64
+    }
+
     /// Thousands per second that were sent.
     pub(crate) fn offered(&self) -> f64 {
         self.sent.packets as f64 / self.sent.seconds / 1e3
@@ -74,15 +77,23 @@ pub(crate) fn ends(network: &Network, way: Way) -> Ends<'_> {
     }
 }
 
-/// Sends for `seconds` as fast as the sender can. With a file for `perf`, cycles are counted.
-pub(crate) fn measure(
+/// Opens the sink at the end that receives. Whoever counts processor time does so after that and until
+/// [`send`] is done: neither is part of the load.
+pub(crate) fn sink<'a>(backend: &'a dyn Backend, network: &Network, way: Way) -> Result<Sink<'a>> {
+    let Ends { to, arrives_v4, .. } = ends(network, way);
+    Sink::open(backend, to, arrives_v4)
+}
+
+/// Sends for `seconds` at a rate, or as fast as the sender can. With a file for `perf`, cycles are counted, which come
+/// with what was sent.
+pub(crate) fn send(
     backend: &dyn Backend,
     network: &Network,
     way: Way,
-    seconds: f64,
+    (seconds, rate): (f64, Option<u64>),
     counters: Option<&Path>,
-) -> Result<(Finished, Burst)> {
-    let Ends { from, to, source, target, arrives_v4 } = ends(network, way);
+) -> Result<(Finished, Sent, Option<f64>)> {
+    let Ends { from, source, target, .. } = ends(network, way);
     let mut argv: Vec<String> = [
         &own_program()?,
         "tester",
@@ -96,19 +107,18 @@ pub(crate) fn measure(
     ]
     .map(str::to_owned)
     .into();
-    if let Some(cap) = backend.cap() {
-        argv.extend(["--rate".to_owned(), cap.packets_s.to_string()]);
+    let cap = backend.cap().map(|cap| cap.packets_s);
+    if let Some(rate) = [rate, cap].into_iter().flatten().min() {
+        argv.extend(["--rate".to_owned(), rate.to_string()]);
     }
     if let Some(file) = counters {
         argv = perf::around(&argv, file);
     }
-    let sink = Sink::open(backend, to, arrives_v4)?;
     let limit = Duration::from_secs_f64(seconds + 10.0);
     let finished = backend.run(Some(from), &argv, Output::Keep)?.wait(limit)?.ok()?;
     let sent: Sent = read_json(&finished.stdout)?;
-    let arrived = sink.settled()?;
     let cycles = counters.map(perf::cycles).transpose()?;
-    Ok((finished, Burst { sent, arrived, cycles }))
+    Ok((finished, sent, cycles))
 }
 
 #[cfg(test)]
@@ -119,7 +129,8 @@ mod tests {
     fn rates_are_per_second_of_sending() {
         let sent =
             Sent { packets: 500_000, refused: 0, seconds: 0.5, cpu_s: 0.5, worst_lag_us: 0.0 };
-        let burst = Burst { sent, arrived: 100_000, cycles: None };
+        let burst = Burst { sent, arrived: 100_000 };
         assert_eq!((burst.offered(), burst.rate()), (1000.0, 200.0));
+        assert_eq!(burst.lost(), 0.8);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) const SUBSCRIBERS: u32 = 1 << SOURCES;
 const WINDOW: u32 = 256;
 /// How long the programs may take to come up.
 const READY: Duration = Duration::from_secs(10);
-/// Flows that may fail before a rate is none: one in a hundred.
+/// Flows that may fail before a phase has failed: one in a hundred.
 const MAX_LOSS: f64 = 0.01;
 
 /// A tester at both ends of a network.
@@ -124,7 +124,7 @@ pub(crate) fn rate(passed: &Passed) -> f64 {
     if passed.seconds > 0.0 { passed.done as f64 / passed.seconds / 1e3 } else { 0.0 }
 }
 
-/// Why what a phase over `flows` flows says does not count.
+/// What the path failed to do in a phase over `flows` flows.
 pub(crate) fn faults(passed: &Passed, flows: u32) -> Vec<String> {
     let flows = u64::from(flows);
     let mut all = Vec::new();

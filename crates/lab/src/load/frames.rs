@@ -70,24 +70,23 @@ pub(crate) fn measure(
         Way::Down => network.app_address.is_ipv4(),
     };
     let mut receiver = receive(backend, to, arrives_v4, seconds, log)?;
-    let limit = ((seconds + MARGIN_S) * FASTEST) as u32;
+    let most = ((seconds + MARGIN_S) * FASTEST) as u32;
     let mut argv: Vec<String> =
         [&own_program()?, "tester", "send-frames", "--device", "uplink", "--limit"]
             .map(str::to_owned)
             .into();
-    argv.push(limit.to_string());
+    argv.push(most.to_string());
     let hex: String = octets.iter().map(|o| format!("{o:02x}")).collect();
     let all: Vec<String> = argv.iter().cloned().chain(["--frame".to_owned(), hex]).collect();
     let mut sender = backend.run(Some(from), &all, Output::Keep)?;
-    let ended = poll(Duration::from_secs_f64(seconds + 15.0), || {
-        (!receiver.alive() || !sender.alive()).then_some(())
-    })?;
+    let limit = Duration::from_secs_f64(seconds + 15.0);
+    let ended = poll(limit, || (!receiver.alive() || !sender.alive()).then_some(()))?;
     signal(sender.pid(), rustix::process::Signal::TERM);
     let sent = sender.wait(Duration::from_secs(5))?.ok()?;
     if ended.is_none() {
-        return Err(LabError::NotReady {
-            mechanism: "the receiver of frames".into(),
-            why: "it did not end in time".into(),
+        return Err(LabError::Timeout {
+            argv: receiver.argv().join(" "),
+            seconds: limit.as_secs(),
         });
     }
     let done = receiver.wait(Duration::from_secs(15))?;

@@ -21,6 +21,8 @@ pub(crate) struct Flow {
     pub(crate) gbit_s: f64,
     /// Payload octets that arrived.
     pub(crate) bytes: u64,
+    /// Payload octets that the sender gave to its socket: what was under way at the end is part of them.
+    pub(crate) sent: u64,
     /// Seconds at the receiver.
     pub(crate) seconds: f64,
     /// Segments sent again.
@@ -93,11 +95,32 @@ pub(crate) fn measure(
     Ok((finished, flow))
 }
 
+/// Parts of what `iperf3` says when the path carried no connection, or lost it. Other errors are its own.
+const PATH: [&str; 5] = [
+    "unable to connect",
+    "timed out",
+    "Connection reset",
+    "control socket has closed",
+    "Network is unreachable",
+];
+
+/// Gbit/s that arrived of the flows of the other way, of a client that was told `--bidir`.
+pub(crate) fn other_way(text: &str) -> Result<f64> {
+    let bad = |why: &str| LabError::Parse { tool: "iperf3", why: why.to_owned() };
+    let json: Value = serde_json::from_str(text).map_err(|e| bad(&e.to_string()))?;
+    let path = "/end/sum_received_bidir_reverse/bits_per_second";
+    let bits = json.pointer(path).and_then(Value::as_f64).ok_or_else(|| bad("no other way"))?;
+    Ok(bits / 1e9)
+}
+
 /// Reads the JSON of an `iperf3` client.
 pub(crate) fn parse(text: &str) -> Result<Flow> {
     let bad = |why: String| LabError::Parse { tool: "iperf3", why };
     let json: Value = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
     if let Some(error) = json["error"].as_str() {
+        if PATH.iter().any(|part| error.contains(part)) {
+            return Err(LabError::Failed(format!("iperf3: {error}")));
+        }
         return Err(bad(error.to_owned()));
     }
     let number = |path: &str| {
@@ -114,6 +137,7 @@ pub(crate) fn parse(text: &str) -> Result<Flow> {
     Ok(Flow {
         gbit_s: number("/end/sum_received/bits_per_second")? / 1e9,
         bytes: number("/end/sum_received/bytes")? as u64,
+        sent: number("/end/sum_sent/bytes")? as u64,
         seconds: number("/end/sum_received/seconds")?,
         retransmits: json.pointer("/end/sum_sent/retransmits").and_then(Value::as_u64),
         series,
@@ -140,7 +164,7 @@ mod tests {
     fn rate_series_and_counters_come_from_the_receiver() {
         let flow = parse(SAMPLE).unwrap();
         assert_eq!(flow.gbit_s, 3.0);
-        assert_eq!(flow.bytes, 750_000_000);
+        assert_eq!((flow.bytes, flow.sent), (750_000_000, 751_000_000));
         assert_eq!(flow.retransmits, Some(7));
         assert_eq!(flow.series, vec![(1.0, 2.0), (2.0, 4.0)]);
     }
@@ -169,9 +193,24 @@ mod tests {
     }
 
     #[test]
+    fn the_other_way_of_two_has_sums_of_its_own() {
+        let both = SAMPLE.replace(
+            "\"sum_sent\"",
+            "\"sum_received_bidir_reverse\": {\"bits_per_second\": 1.5e9}, \"sum_sent\"",
+        );
+        assert_eq!((parse(&both).unwrap().gbit_s, other_way(&both).unwrap()), (3.0, 1.5));
+        assert!(other_way(SAMPLE).is_err());
+    }
+
+    #[test]
     fn an_error_of_iperf_is_an_error() {
-        let text = r#"{"start":{},"intervals":[],"end":{},"error":"unable to connect"}"#;
-        let error = parse(text).unwrap_err().to_string();
-        assert!(error.contains("unable to connect"), "{error}");
+        let of = |error: &str| {
+            let text = format!(r#"{{"start":{{}},"intervals":[],"end":{{}},"error":"{error}"}}"#);
+            let found = parse(&text).unwrap_err();
+            assert!(found.to_string().contains(error), "{found}");
+            found.is_the_mechanisms()
+        };
+        assert!(of("unable to connect to server: Connection timed out"));
+        assert!(!of("the server is busy running a test. try again later"));
     }
 }

@@ -1,16 +1,16 @@
 //! Everything that is measured on one deployment.
 
-use fordway_data::plan::{self, Deployment};
+use fordway_data::plan::Deployment;
 use fordway_data::spec::{Kind, Load, MechanismSpec, Metric, Point};
 use fordway_data::trial::{Trial, hash};
 
-use super::{Guard, Live, Runner, absorb, loads};
+use super::{Guard, Live, Runner, absorb};
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::mechanism::{Context, Mechanism};
 use crate::probe::gate;
 use crate::process;
-use crate::trials::{self, Measured, Values};
+use crate::trials::{self, Lack, Measured, Values};
 
 /// What needs the processor's counters.
 const CYCLES: [Metric; 2] = [Metric::CyclesPerPacketUp, Metric::CyclesPerPacketDown];
@@ -64,7 +64,8 @@ impl Runner {
             trial.value = None;
             match values.get(&metric) {
                 Some(Ok(value)) => trial.value = Some(*value),
-                Some(Err(why)) => trial.invalid.push(why.clone()),
+                Some(Err(Lack::Unmeasured(why))) => trial.invalid.push(why.clone()),
+                Some(Err(Lack::Failed(why))) => trial.failed.push(why.clone()),
                 None => {}
             }
             finished.push(trial);
@@ -94,32 +95,27 @@ impl Runner {
         let _server = (!names_alone).then(serve).transpose()?;
         let mechanism = self.mechanism(arm)?;
         let at = self.measured(live, Some(mechanism.as_ref()), Some(arm));
-        for load in loads(metrics) {
-            let mut blank = self.blank(d, Some(arm), metrics[0]);
-            blank.config_hash = hash(live.deployed.config.as_bytes());
-            blank.mechanism_argv.clone_from(&live.deployed.argv);
-            blank.engine.clone_from(&live.engine);
-            if let Some(check) = &broken {
-                let why = format!("broken before measuring: {}: {}", check.name, check.detail);
-                for metric in metrics.iter().copied().filter(|m| m.load() == Some(load)) {
-                    finished.extend(self.failed(d, arm, metric, &why));
+        if let Some(check) = broken {
+            let why = format!("broken before measuring: {}: {}", check.name, check.detail);
+            return Err(LabError::Failed(why));
+        }
+        let mut blank = self.blank(d, Some(arm), metrics[0]);
+        blank.config_hash = hash(live.deployed.config.as_bytes());
+        blank.mechanism_argv.clone_from(&live.deployed.argv);
+        blank.engine.clone_from(&live.engine);
+        for (place, (load, point)) in (1..).zip(self.in_order(d, metrics)) {
+            let point = point.as_ref();
+            let missing = |m: &Metric| !self.is_done(d, *m, point);
+            let wanted: Vec<Metric> = metrics.iter().copied().filter(missing).collect();
+            if wanted.iter().any(|m| m.load() == Some(load)) {
+                let seconds = d.condition.duration_s;
+                let blank = Trial { place, ..blank.clone() };
+                let mut taken = self.take((load, point), &wanted, &at, seconds, blank)?;
+                if live.deployed.pids().into_iter().any(process::ended) {
+                    let why = "its process ended while it was measured";
+                    taken.iter_mut().for_each(|trial| trial.failed.push(why.into()));
                 }
-                continue;
-            }
-            for point in plan::points(load, self.profile()) {
-                let point = point.as_ref();
-                let missing = |m: &Metric| !self.is_done(d, *m, point);
-                let wanted: Vec<Metric> = metrics.iter().copied().filter(missing).collect();
-                if wanted.iter().any(|m| m.load() == Some(load)) {
-                    let seconds = d.condition.duration_s;
-                    let blank = blank.clone();
-                    let mut taken = self.take((load, point), &wanted, &at, seconds, blank)?;
-                    if live.deployed.pids().into_iter().any(process::ended) {
-                        let why = "its process ended while it was measured";
-                        taken.iter_mut().for_each(|trial| trial.invalid.push(why.into()));
-                    }
-                    finished.extend(taken);
-                }
+                finished.extend(taken);
             }
         }
         Ok(())

@@ -2,11 +2,17 @@
 
 use fordway_data::plan::{self, Deployment};
 use fordway_data::spec::{Load, MechanismSpec, Metric, Point};
-use fordway_data::trial::{CALIBRATION, Condition, KeyParts, Trial, key};
+use fordway_data::trial::{Condition, KeyParts, Trial, key};
 
 use super::Runner;
-use crate::error::Result;
+use crate::error::{LabError, Result};
 use crate::trials;
+
+/// Notes an error as the mechanism's failure, or as the workbench's own.
+pub(super) fn blame(error: &LabError, trial: &mut Trial) {
+    let whose = if error.is_the_mechanisms() { &mut trial.failed } else { &mut trial.invalid };
+    whose.push(error.to_string());
+}
 
 impl Runner {
     pub(super) fn key(
@@ -34,43 +40,47 @@ impl Runner {
         self.done.contains(&self.key(&d.mechanism, &d.condition, d.block, metric, point))
     }
 
-    /// Whether the generator's ceiling is known there.
-    pub(super) fn is_calibrated(&self, of: &Condition, metric: Metric, at: Option<&Point>) -> bool {
-        self.done.contains(&self.key(CALIBRATION, of, 0, metric, at))
-    }
-
     /// Points of a metric.
     pub(super) fn points(&self, metric: Metric) -> Vec<Option<Point>> {
         metric.load().map_or_else(|| vec![None], |load| plan::points(load, self.profile()))
     }
 
-    /// A load at each of its points.
-    pub(super) fn loads_at(&self, load: Load) -> Vec<(Load, Option<Point>)> {
-        plan::points(load, self.profile()).into_iter().map(|point| (load, point)).collect()
+    /// The loads of these metrics, each at all of its points, in the order of the deployment.
+    pub(super) fn in_order(
+        &self,
+        d: &Deployment,
+        metrics: &[Metric],
+    ) -> Vec<(Load, Option<Point>)> {
+        let at = |load| plan::points(load, self.profile()).into_iter().map(move |p| (load, p));
+        let all = super::loads(metrics).into_iter().flat_map(at).collect();
+        plan::order_of_loads(self.run.seed, d, all)
     }
 
-    /// Trials, one for each of its points, of a metric that could not be measured.
-    pub(super) fn failed(
+    /// Trials, one for each of its points, of a metric that has no value because of an error.
+    pub(super) fn without(
         &self,
         d: &Deployment,
         arm: &MechanismSpec,
         metric: Metric,
-        why: &str,
+        error: &LabError,
     ) -> Vec<Trial> {
-        let of = |point: Option<Point>| Trial {
-            key: self.key(&d.mechanism, &d.condition, d.block, metric, point.as_ref()),
-            point,
-            invalid: vec![why.to_owned()],
-            ..self.blank(d, Some(arm), metric)
+        let of = |point: Option<Point>| {
+            let mut trial = self.blank(d, Some(arm), metric);
+            trial.key = self.key(&d.mechanism, &d.condition, d.block, metric, point.as_ref());
+            trial.point = point;
+            blame(error, &mut trial);
+            trial
         };
         self.points(metric).into_iter().map(of).collect()
     }
 
     /// Metrics of a deployment that no valid trial has yet, at one of their points at least.
     pub(super) fn wanted(&self, d: &Deployment) -> Vec<Metric> {
-        let Ok(arm) = self.experiment.mechanism(&d.mechanism) else { return Vec::new() };
-        plan::metrics_of(&self.experiment, &self.run.unmeasured, arm)
-            .into_iter()
+        let all = match self.experiment.mechanism(&d.mechanism) {
+            Ok(arm) => plan::metrics_of(&self.experiment, &self.run.unmeasured, arm),
+            Err(_) => plan::calibrated(&self.experiment, &self.run, &d.mechanism),
+        };
+        all.into_iter()
             .filter(|m| self.points(*m).iter().any(|point| !self.is_done(d, *m, point.as_ref())))
             .collect()
     }

@@ -92,8 +92,10 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
             missing.extend(metrics.iter().map(|m| (m.name().to_owned(), why.clone())));
         }
     };
-    let datagrams =
-        |m: Metric| matches!(m.load(), Some(Load::Datagrams(_) | Load::Simplex | Load::Duplex));
+    let datagrams = |m: Metric| {
+        let load = m.load();
+        matches!(load, Some(Load::Datagrams(_) | Load::Paced(_) | Load::Simplex | Load::Duplex))
+    };
     check(&datagrams, &|| {
         find_program("nft")
             .is_none()

@@ -12,6 +12,7 @@ use crate::load::ping;
 use crate::probe::gate;
 use crate::state::Guard;
 use crate::topology::{Network, Shape};
+use fordway_data::spec::Family;
 
 /// Echo requests.
 const PINGS: u32 = 20;
@@ -23,7 +24,8 @@ impl Runner {
         let Some(pair) = self.backend.pair() else { return Ok(()) };
         let hosts = pair.hosts.clone();
         let name = self.next_name(guard);
-        let network = Network::build(&self.backend, &name, Shape::calibration(true), None)?;
+        let network =
+            Network::build(&self.backend, &name, Shape::calibration(Family::V6, true), None)?;
         if !gate::wait_ready(&self.backend, &network, deploy::READY, || false)? {
             let (client, server) = (hosts.client(), hosts.server());
             return Err(LabError::Usage(format!(

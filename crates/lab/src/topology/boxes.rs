@@ -107,7 +107,10 @@ pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
             lines.push(format!("route add ::/0 via fe80::1 dev uplink src {CLIENT_V6}"));
             if shape.native_v4 || shape.edge_v4 {
                 lines.push(format!("addr add {CLIENT_V4}/30 dev uplink"));
-                lines.push(format!("route add default via {HOST_EDGE_V4}"));
+                lines.push(match shape.hops {
+                    0 => format!("route add default via {SERVER_V4} dev uplink onlink"),
+                    _ => format!("route add default via {HOST_EDGE_V4}"),
+                });
             }
             if two {
                 lines.extend(link("to-app", "fe80::1"));
@@ -160,7 +163,10 @@ pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
                 lines.push(format!("route add {POOL4} via {HOST_V4}"));
             } else if shape.native_v4 && !shape.hidden {
                 // Who forgets to hide the client gets no answer.
-                lines.push(format!("route add default via {HOST_V4}"));
+                lines.push(match shape.hops {
+                    0 => format!("route add default via {CLIENT_V4} dev uplink onlink"),
+                    _ => format!("route add default via {HOST_V4}"),
+                });
             }
         }
     }
@@ -174,6 +180,7 @@ fn link(device: &str, own: &str) -> [String; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fordway_data::spec::Family;
 
     #[test]
     fn only_documentation_addresses_are_used() {
@@ -206,19 +213,24 @@ mod tests {
 
     #[test]
     fn a_server_of_one_family_has_none_of_the_other() {
-        let far = Shape { hops: 1, far_v4: true, ..Shape::calibration(true) };
+        let far = Shape { hops: 1, far_v4: true, ..Shape::calibration(Family::V6, true) };
         let lines = addresses("iperf", far).join("\n");
         assert!(lines.contains("198.51.100.2/30") && !lines.contains("2001:db8:5"), "{lines}");
         assert_eq!(server_addresses(far), [SERVER_V4]);
         assert!(!addresses("host", far).join("\n").contains(PREF64), "the translator's own");
-        let hidden = Shape { hops: 1, native_v4: true, hidden: true, ..Shape::calibration(true) };
+        let hidden = Shape {
+            hops: 1,
+            native_v4: true,
+            hidden: true,
+            ..Shape::calibration(Family::V6, true)
+        };
         let lines = addresses("iperf", hidden).join("\n");
         assert!(!lines.contains("default"), "only the gateway is reached: {lines}");
     }
 
     #[test]
     fn an_ipv6_only_path_carries_no_ipv4() {
-        let shape = Shape { hops: 1, ..Shape::calibration(true) };
+        let shape = Shape { hops: 1, ..Shape::calibration(Family::V6, true) };
         for role in ["client", "host"] {
             for line in addresses(role, shape) {
                 let v4 = line.split([' ', '/']).any(|w| w.parse::<std::net::Ipv4Addr>().is_ok());

@@ -8,7 +8,7 @@ use crate::error::{LabError, Result};
 use crate::load::ab::{self as load, Fetched, PAGE};
 use crate::load::fetch;
 
-/// A larger share of failed requests makes a trial invalid.
+/// A larger share of failed requests makes a trial a failure.
 const MAX_FAILED: f64 = 0.01;
 
 /// Fetches as many pages over as many connections as the point says.
@@ -35,7 +35,7 @@ pub(super) fn measure(
     trial.sent = Some(requests);
     trial.arrived = Some(fetched.requests.saturating_sub(fetched.failed));
     trial.generator_bytes = Some(fetched.octets);
-    trial.invalid.extend(fault(&fetched, requests));
+    trial.failed.extend(fault(&fetched, requests));
     if fetched.failed > 0 {
         trial.flags.push(format!("{} of {requests} requests failed", fetched.failed));
     }
@@ -54,7 +54,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Why what was fetched does not count.
+/// What was not fetched as it should be.
 fn fault(fetched: &Fetched, wanted: u64) -> Option<String> {
     if fetched.page != PAGE {
         return Some(format!("the page had {} octets, not {PAGE}", fetched.page));

@@ -3,7 +3,7 @@
 use fordway_data::spec::{Axis, Load, Metric, Point, Way};
 use fordway_data::trial::Trial;
 
-use super::{Before, Measured, Values, now};
+use super::{Before, Lack, Measured, Values, now};
 use crate::error::Result;
 use crate::load::background::{Carried, Wanted, start};
 use crate::load::iperf;
@@ -47,7 +47,11 @@ pub(super) fn measure(
     let offered: u64 = wanted.iter().map(|w| w.rate).sum();
     trial.offered = Some(offered as f64);
     (trial.sent, trial.arrived) = (Some(carried.sent), Some(carried.arrived));
-    trial.invalid.extend(failure(carried));
+    match failure(carried) {
+        Some(Lack::Failed(why)) => trial.failed.push(why),
+        Some(Lack::Unmeasured(why)) => trial.invalid.push(why),
+        None => {}
+    }
     trial.flags.extend(lost(carried));
     values.insert(metric, Ok(flow.gbit_s));
     Ok(())
@@ -66,15 +70,16 @@ fn background(at: &Measured<'_>, load: Load, rate: u64, flows: u64) -> Vec<Wante
     }
 }
 
-/// Why a point failed.
-fn failure(carried: Carried) -> Option<String> {
+/// Why a point has no value: the mechanism lost most of the background, or the counts can't be right.
+fn failure(carried: Carried) -> Option<Lack> {
     let Carried { sent, arrived } = carried;
     if arrived > sent {
-        return Some(format!("{arrived} background datagrams arrived of {sent} sent"));
+        let why = format!("{arrived} background datagrams arrived of {sent} sent");
+        return Some(Lack::Unmeasured(why));
     }
     let share = (sent - arrived) as f64 / sent.max(1) as f64;
-    (share > MOST_LOST)
-        .then(|| format!("{:.0} % of the background's {sent} datagrams were lost", 100.0 * share))
+    let why = || format!("{:.0} % of the background's {sent} datagrams were lost", 100.0 * share);
+    (share > MOST_LOST).then(|| Lack::Failed(why()))
 }
 
 /// What of the background was lost.
@@ -90,8 +95,10 @@ mod tests {
     #[test]
     fn a_point_fails_when_most_of_the_background_is_lost() {
         assert_eq!(failure(Carried { sent: 100, arrived: 60 }), None);
-        assert!(failure(Carried { sent: 100, arrived: 40 }).unwrap().contains("60 %"));
-        assert!(failure(Carried { sent: 100, arrived: 101 }).is_some());
+        let lost_most = failure(Carried { sent: 100, arrived: 40 });
+        assert!(matches!(lost_most, Some(Lack::Failed(why)) if why.contains("60 %")));
+        let too_many = failure(Carried { sent: 100, arrived: 101 });
+        assert!(matches!(too_many, Some(Lack::Unmeasured(_))));
         assert_eq!(failure(Carried::default()), None);
         assert_eq!(lost(Carried { sent: 5, arrived: 5 }), None);
         assert!(lost(Carried { sent: 5, arrived: 4 }).unwrap().contains("1 of"));

@@ -43,7 +43,7 @@ pub(super) fn measure(
     trial.generator_cpu = Some((100.0 * told.cpu_s / told.seconds.max(1e-9), 0.0));
     trial.retransmits = told.path.map(|path| path.again);
     trial.path_mtu = told.path.map(|path| path.mtu);
-    trial.invalid.extend(fault(&told, due));
+    trial.failed.extend(fault(&told, due));
     if told.reopened > 0 {
         let times = told.reopened;
         trial.flags.push(format!("a connection was closed between two requests {times} times"));
@@ -53,7 +53,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Why what was answered does not count.
+/// What was not answered.
 fn fault(told: &Exchanged, due: u64) -> Option<String> {
     let why = told.why.as_deref().unwrap_or("no reason is known");
     (told.answered < due).then(|| {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_without_an_answer_makes_the_trial_worthless() {
+    fn a_request_without_an_answer_is_a_failure() {
         let whole = Exchanged { answered: 50, ..Exchanged::default() };
         assert_eq!(fault(&whole, 50), None);
         let part = Exchanged { answered: 49, failed: 1, why: Some("reset".into()), ..whole };

@@ -29,7 +29,7 @@ pub(super) fn measure(
     trial.sent = Some(fetched.requests + fetched.failed);
     trial.arrived = Some(fetched.requests);
     trial.generator_bytes = Some(fetched.octets);
-    trial.invalid.extend(fault(&fetched));
+    trial.failed.extend(fault(&fetched));
     let counted = at.mechanism.zip(trial.counters.as_ref());
     if let Some(asked) = counted.and_then(|(m, (a, b))| m.requests(a, b)) {
         trial.invalid.extend(disagreement(asked, &fetched, what));
@@ -43,7 +43,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Why what was fetched does not count.
+/// What was not fetched.
 fn fault(fetched: &Fetched) -> Option<String> {
     (fetched.failed > 0).then(|| {
         format!("{} requests failed beside {} that did not", fetched.failed, fetched.requests)

@@ -14,10 +14,8 @@ const LEAST_WIRE: f64 = 0.98;
 const MOST_WIRE: f64 = 1.10;
 /// Payload of a segment sent again.
 const SEGMENT: f64 = 1448.0;
-/// Seconds of the flow's rate that may be under way, or in socket buffers, when iperf3 stops counting.
-const UNDER_WAY_S: f64 = 0.3;
-/// Octets that socket buffers hold at any rate.
-const BUFFERS: f64 = 16e6;
+/// Octets beside the flow's own: iperf3's control connection.
+const BESIDE: f64 = 1e6;
 
 /// Measures one TCP flow.
 pub(super) fn measure(
@@ -42,6 +40,7 @@ pub(super) fn measure(
     trial.value = Some(flow.gbit_s);
     trial.series = flow.series;
     trial.generator_bytes = Some(flow.bytes);
+    trial.generator_sent = Some(flow.sent);
     trial.retransmits = flow.retransmits;
     let (client, server) = (flow.client_cpu, flow.server_cpu);
     trial.generator_cpu = Some(if down { (server, client) } else { (client, server) });
@@ -76,14 +75,13 @@ fn check_octets(trial: &mut Trial, devices: &[&str]) {
     }
 }
 
-/// Whether octets counted on the way can be those that iperf3 received: not fewer, and not more
-/// than headers, repeated segments and what was under way at the end explain.
+/// Whether octets counted on the way can be those of the flow: not fewer than iperf3 received, and not more than its
+/// sender gave to the socket, with headers and repeated segments. What was under way at the end lies between the two.
 fn agrees(trial: &Trial, counted: u64, payload: u64) -> bool {
-    let (counted, payload) = (counted as f64, payload as f64);
+    let (counted, received) = (counted as f64, payload as f64);
+    let sent = trial.generator_sent.map_or(received, |sent| sent as f64).max(received);
     let again = trial.retransmits.unwrap_or(0) as f64 * SEGMENT;
-    let octets_per_second = trial.value.unwrap_or(0.0) * 1e9 / 8.0;
-    let most = MOST_WIRE * (payload + again) + UNDER_WAY_S * octets_per_second + BUFFERS;
-    (LEAST_WIRE * payload..=most).contains(&counted)
+    (LEAST_WIRE * received..=MOST_WIRE * (sent + again) + BESIDE).contains(&counted)
 }
 
 /// The mechanism's own counters must agree with the generator's as well.
@@ -110,6 +108,23 @@ mod tests {
     fn processor_time_is_per_payload() {
         // 2.5 s for 10 Gbit.
         assert_eq!(ms_per_gbit(2.5, 1_250_000_000), 250.0);
+    }
+
+    #[test]
+    fn a_short_flow_explains_no_more_octets_than_its_sender_sent() {
+        const MB: u64 = 1_000_000;
+        // One second at 0.8 Gbit/s, of which 4 MB were under way at its end.
+        let trial = Trial {
+            value: Some(0.8),
+            generator_sent: Some(104 * MB),
+            ..Trial::blank(Metric::TcpThroughputUp)
+        };
+        // As it once was: three tenths of a second, and 16 MB.
+        let old = |counted: f64| counted <= 1.10 * 100e6 + 0.3 * 100e6 + 16e6;
+        for (counted, right) in [(99, true), (112, true), (120, false), (150, false), (97, false)] {
+            assert_eq!(agrees(&trial, counted * MB, 100 * MB), right, "{counted}");
+        }
+        assert!(old(150e6), "half as much again as was received");
     }
 
     #[test]

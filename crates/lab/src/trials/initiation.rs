@@ -5,7 +5,7 @@ use fordway_data::trial::Check;
 use fordway_data::trial::Trial;
 use fordway_stats::describe::median;
 
-use super::{Measured, Values, now};
+use super::{Lack, Measured, Values, now};
 use crate::error::{LabError, Result};
 use crate::load::initiation::{self as load, First};
 use crate::probe::gate;
@@ -24,7 +24,8 @@ pub(crate) fn with_a_lease(at: &Measured<'_>, trial: &mut Trial) -> Result<()> {
     timed(at, First::Request, 1, trial, &mut values)?;
     match values.remove(&Metric::Initiation) {
         Some(Ok(value)) => trial.value = Some(value),
-        Some(Err(why)) => trial.invalid.push(why),
+        Some(Err(Lack::Unmeasured(why))) => trial.invalid.push(why),
+        Some(Err(Lack::Failed(why))) => trial.failed.push(why),
         None => {}
     }
     Ok(())
@@ -51,14 +52,17 @@ fn timed(
         .map_err(|e| LabError::Parse { tool: "fordway-lab probe begin", why: e.to_string() })?;
     trial.argv = finished.argv;
     if !said.ok {
-        trial.invalid.push(said.detail);
+        trial.failed.push(said.detail);
     }
     let times = begun.times();
     trial.sent = Some(begun.came.len() as u64);
     trial.arrived = Some(times.len() as u64);
     trial.invalid.extend(missing(begun.came.len(), times.len(), count));
-    let value =
-        if times.is_empty() { Err("no connection was seen".into()) } else { Ok(median(&times)) };
+    let value = if times.is_empty() {
+        Err(Lack::Unmeasured("no connection was seen".into()))
+    } else {
+        Ok(median(&times))
+    };
     values.insert(Metric::Initiation, value);
     Ok(())
 }

@@ -5,7 +5,7 @@ use fordway_data::trial::{Shares, Trial};
 use fordway_load::dns::authority::Asked;
 use fordway_load::dns::client::{Answered, Order};
 
-use super::{Before, Measured, Values, now};
+use super::{Before, Lack, Measured, Values, now};
 use crate::error::{LabError, Result};
 use crate::load::dns::{Authority, Client, target, time_limit, window};
 use crate::load::dnsperf;
@@ -156,7 +156,7 @@ pub(super) fn search(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) 
             trial.histogram = told.histogram;
             Ok(rate / 1e3)
         }
-        _ => Err("no rate without loss was found".into()),
+        _ => Err(Lack::Failed("no rate without loss was found".into())),
     };
     values.insert(Metric::DnsRate, found);
     Ok(())
@@ -192,7 +192,7 @@ pub(super) fn flood(
     let failed = told.wrong + told.late;
     if failed as f64 > MAX_FAILED * told.sent as f64 {
         let (wrong, late) = (told.wrong, told.late);
-        trial.invalid.push(format!(
+        trial.failed.push(format!(
             "{wrong} of {} answers were wrong, and {late} questions without one in time",
             told.sent
         ));
@@ -246,7 +246,7 @@ pub(super) fn by_dnsperf(
     trial.arrived = Some(said.good);
     if (said.sent - said.good.min(said.sent)) as f64 > MAX_FAILED * said.sent as f64 {
         let (sent, answered, good) = (said.sent, said.answered, said.good);
-        trial.invalid.push(format!(
+        trial.failed.push(format!(
             "of {sent} questions {answered} were answered, {good} of them without an error"
         ));
     }

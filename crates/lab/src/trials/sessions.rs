@@ -4,7 +4,7 @@ use fordway_data::spec::{Metric, Transport};
 use fordway_data::trial::Trial;
 use fordway_load::flows::{Order, Packet, Passed};
 
-use super::{Before, Measured, Values, now};
+use super::{Before, Lack, Measured, Values, now};
 use crate::error::Result;
 use crate::load::flows::{Generator, SUBSCRIBERS, faults, rate, remarks};
 use crate::load::iperf;
@@ -43,7 +43,7 @@ pub(super) fn new_flows(
     at.keep(&format!("flows-{name}.jsonl"), &generator.said)?;
     trial.exit_status = Some(0);
     note(trial, &passed);
-    trial.invalid.extend(faults(&passed, flows));
+    trial.failed.extend(faults(&passed, flows));
     let counted = at.mechanism.zip(trial.counters.as_ref());
     if let Some(created) = counted.and_then(|(m, (a, b))| m.created(a, b)) {
         trial.invalid.extend(disagreement(created, &passed));
@@ -85,13 +85,15 @@ pub(super) fn hold(
     if opened < u64::from(wanted) {
         trial.flags.push(format!("{opened} of {wanted} sessions could be opened"));
     }
-    // That sessions are missing is the finding; that one is not what it was makes it worthless.
-    trial.invalid.extend(faults(&exchanged, 0));
+    // That sessions are missing is the finding; that one is not what it was is a failure.
+    trial.failed.extend(faults(&exchanged, 0));
     let held = exchanged.done;
     values.insert(Metric::SessionsHeld, Ok(held as f64 / 1e3));
     values.insert(Metric::MemoryPerSession, per_session(empty, full, opened));
     let all = faults(&exchanged, wanted);
-    let whole = |value: f64| if all.is_empty() { Ok(value) } else { Err(all.join("; ")) };
+    let whole = |value: f64| {
+        if all.is_empty() { Ok(value) } else { Err(Lack::Failed(all.join("; "))) }
+    };
     values.insert(Metric::ExchangesHeld, whole(rate(&exchanged)));
     values.insert(Metric::TcpThroughputHeld, whole(flow?.gbit_s));
     Ok(())
@@ -117,11 +119,13 @@ fn per_session(
     empty: Option<Memory>,
     full: Option<Memory>,
     opened: u64,
-) -> std::result::Result<f64, String> {
-    let (empty, full) = empty.zip(full).ok_or("its memory cannot be told")?;
-    let octets = full.per_session(empty, opened).ok_or("no session was opened")?;
+) -> std::result::Result<f64, Lack> {
+    let unmeasured = |why: &str| Lack::Unmeasured(why.to_owned());
+    let (empty, full) = empty.zip(full).ok_or_else(|| unmeasured("its memory cannot be told"))?;
+    let octets = full.per_session(empty, opened);
+    let octets = octets.ok_or_else(|| Lack::Failed("no session was opened".into()))?;
     // A kernel whose caches shrank meanwhile says nothing about sessions.
-    if octets > 0.0 { Ok(octets) } else { Err("memory did not grow with the sessions".into()) }
+    if octets > 0.0 { Ok(octets) } else { Err(unmeasured("memory did not grow with the sessions")) }
 }
 
 /// Why a mechanism's count of new sessions can't be right.

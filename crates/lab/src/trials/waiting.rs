@@ -43,7 +43,8 @@ pub(super) fn measure(
     // By name, an IPv6-only network is reached over IPv6; everybody else over what the application speaks.
     let whole = at.kind == Some(Kind::Xlat464);
     let v6 = at.network.target.is_ipv6() || (whole && by != By::Literal);
-    trial.invalid.extend(faults(&timed, count, v6));
+    trial.failed.extend(failure(&timed, count));
+    trial.invalid.extend(misled(&timed, v6));
     if timed.failed > 0 {
         let why = timed.why.as_deref().unwrap_or_default();
         trial.flags.push(format!("{} of {count} failed: {why}", timed.failed));
@@ -56,19 +57,19 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Why what was timed does not count.
-fn faults(timed: &Timed, count: u32, v6: bool) -> Vec<String> {
-    let mut all = Vec::new();
-    if timed.failed as f64 > MAX_FAILED * f64::from(count) {
-        let why = timed.why.as_deref().unwrap_or_default();
-        all.push(format!("{} of {count} failed: {why}", timed.failed));
-    }
+/// What of the sessions failed, where they are too many.
+fn failure(timed: &Timed, count: u32) -> Option<String> {
+    let why = timed.why.as_deref().unwrap_or_default();
+    (timed.failed as f64 > MAX_FAILED * f64::from(count))
+        .then(|| format!("{} of {count} failed: {why}", timed.failed))
+}
+
+/// Why what was timed is not what is measured.
+fn misled(timed: &Timed, v6: bool) -> Option<String> {
     let wanted = if v6 { timed.ms.len() as u64 } else { 0 };
-    if timed.over_v6 != wanted {
-        let (family, done) = (if v6 { "IPv6" } else { "IPv4" }, timed.ms.len());
-        all.push(format!("not all went over {family}: {} of {done} over IPv6", timed.over_v6));
-    }
-    all
+    let (family, done) = (if v6 { "IPv6" } else { "IPv4" }, timed.ms.len());
+    (timed.over_v6 != wanted)
+        .then(|| format!("not all went over {family}: {} of {done} over IPv6", timed.over_v6))
 }
 
 #[cfg(test)]
@@ -78,10 +79,10 @@ mod tests {
     #[test]
     fn sessions_count_when_they_went_the_way_that_is_measured() {
         let timed = Timed { ms: vec![1.0; 100], over_v6: 100, ..Timed::default() };
-        assert!(faults(&timed, 100, true).is_empty());
-        assert!(faults(&timed, 100, false)[0].contains("not all went over IPv4"));
+        assert_eq!((failure(&timed, 100), misled(&timed, true)), (None, None));
+        assert!(misled(&timed, false).unwrap().contains("not all went over IPv4"));
         let failed = Timed { failed: 2, why: Some("refused".into()), ..timed };
-        assert!(faults(&failed, 100, true)[0].contains("2 of 100 failed: refused"));
-        assert!(faults(&Timed { failed: 1, ..failed }, 100, true).is_empty());
+        assert!(failure(&failed, 100).unwrap().contains("2 of 100 failed: refused"));
+        assert_eq!(failure(&Timed { failed: 1, ..failed }, 100), None);
     }
 }

@@ -147,8 +147,9 @@ fn a_command_that_fails_is_told_in_its_words_and_leaves_nothing() {
             mark.display()
         )
     };
-    let why =
-        |trials: &[Value]| -> String { trials.iter().map(|t| t["invalid"].to_string()).collect() };
+    let why = |trials: &[Value]| -> String {
+        trials.iter().map(|t| format!("{} {}", t["invalid"], t["failed"])).collect()
+    };
     let bad = arm("bad", "up = [[\"true\"], [\"sh\", \"-c\", \"echo no such luck >&2; exit 3\"]]");
     let (_, trials) = run(&bench, "one", &bad, "bad");
     assert!(why(&trials).contains("no such luck"), "{trials:?}");

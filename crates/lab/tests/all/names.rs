@@ -44,7 +44,7 @@ fn dns64_servers_are_asked_and_everybody_counts_the_same() {
     }
     // The self-test of the tester: with nothing in between.
     let all = run.trials();
-    let own = all.iter().find(|t| t["mechanism"] == "calibration" && t["metric"] == "dns_rate");
+    let own = all.iter().find(|t| t["mechanism"] == "calibration-v6" && t["metric"] == "dns_rate");
     assert!(own.is_some_and(|t| t["valid"] == true), "{own:?}");
     let page = run.page();
     assert!(page.contains("DNS64 without loss") && page.contains("dns synthesis"));

@@ -1,5 +1,7 @@
 //! Loads that are run at several points of one deployment, as their users run them.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::common::{Bench, Folder, can_run, programs, small};
@@ -7,7 +9,13 @@ use crate::common::{Bench, Folder, can_run, programs, small};
 /// Levels on an axis at which a metric of a mechanism was measured.
 fn levels(run: &Folder, mechanism: &str, metric: &str, axis: &str) -> Vec<u64> {
     let trials = run.of(mechanism, metric);
-    trials.iter().filter_map(|trial| trial["point"][axis].as_u64()).collect()
+    // They were run in an order of their own.
+    let places: BTreeSet<u64> = trials.iter().filter_map(|trial| trial["place"].as_u64()).collect();
+    assert_eq!(places.len(), trials.len(), "{trials:?}");
+    let mut all: Vec<u64> =
+        trials.iter().filter_map(|trial| trial["point"][axis].as_u64()).collect();
+    all.sort_unstable();
+    all
 }
 
 #[test]
@@ -40,6 +48,30 @@ fn round_trips_are_timed_at_every_number_of_connections() {
 }
 
 #[test]
+fn round_trips_are_timed_while_several_flows_run_both_ways() {
+    if !can_run() {
+        return;
+    }
+    let bench = Bench::new();
+    let metrics = ["tcp_streams", "tcp_both_ways", "rtt_loaded"];
+    let experiment = small("tcp-load", &["native-v6"], &metrics, "tcp_streams = [1, 3]\n");
+    let run = bench.run("run", &experiment, &[]);
+    for metric in metrics {
+        assert_eq!(levels(&run, "native-v6", metric, "streams"), [1, 3], "{metric}");
+    }
+    for trial in run.of("native-v6", "rtt_loaded").iter().chain(&run.of("native-v6", "tcp_streams"))
+    {
+        let words: Vec<&str> =
+            trial["argv"].as_array().expect("words").iter().filter_map(Value::as_str).collect();
+        let flows = trial["point"]["streams"].to_string();
+        assert!(words.windows(2).any(|two| two == ["-P", flows.as_str()]), "{words:?}");
+        assert_eq!(words.contains(&"--bidir"), trial["metric"] == "rtt_loaded", "{words:?}");
+        assert!(trial["value"].as_f64().is_some_and(|value| value > 0.0), "{trial}");
+    }
+    assert!(run.page().contains("TCP flows at once"));
+}
+
+#[test]
 fn a_flow_is_measured_beside_background_traffic() {
     if !can_run() || !programs(&["nft", "tcpdump"]) {
         return;
@@ -55,10 +87,12 @@ fn a_flow_is_measured_beside_background_traffic() {
     // The ceiling of the generators is found at each of them.
     let all = run.trials();
     let ceiling = |t: &&Value| {
-        t["mechanism"] == "calibration" && t["metric"] == "simplex_throughput" && t["valid"] == true
+        t["mechanism"] == "calibration-v4"
+            && t["metric"] == "simplex_throughput"
+            && t["valid"] == true
     };
     let found = all.iter().filter(ceiling).filter_map(|t| t["point"]["background"].as_u64());
-    assert_eq!(found.collect::<Vec<u64>>(), [0, 100]);
+    assert_eq!(found.collect::<BTreeSet<u64>>(), BTreeSet::from([0, 100]));
     // The sentinel has other things to measure.
     assert!(run.of("native-v6", "simplex_throughput").is_empty());
     for trial in all.iter().filter(|t| t["point"].is_object()) {

@@ -6,7 +6,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::frame::{self, Area, Drawn};
-use super::{Figure, INK, MUTED, anchored, colour, log_marks, log_range, name_of};
+use super::{
+    Figure, INK, MUTED, PALETTE, anchored, colour, log_marks, log_range, name_of, own_slot,
+};
 use crate::analysis::Cell;
 use crate::artefacts::Run;
 use crate::compare::Pair;
@@ -64,11 +66,11 @@ fn of_deployments(metric: Metric) -> String {
 
 /// Draws one metric of two runs: for each cell its deployments in A, and below them those in B.
 pub(crate) fn side_by_side(metric: Metric, cells: &[&Pair], log: bool) -> Result<Option<Figure>> {
+    let of = |name: &str| PALETTE[own_slot(name).unwrap_or_default()];
     let mut rows = Vec::new();
     for cell in cells {
         let point = cell.point.as_ref().map_or_else(String::new, |p| format!(", {}", p.label()));
-        for (name, side, colour) in [("A", &cell.a, MUTED), ("B", &cell.b, colour(&cell.mechanism))]
-        {
+        for (name, side, colour) in [("A", &cell.a, MUTED), ("B", &cell.b, of(&cell.mechanism))] {
             if !side.values.is_empty() {
                 let sample = sorted(&side.values);
                 rows.push(Row {
@@ -139,7 +141,8 @@ fn row(run: &Run, cell: &Cell) -> Option<Row> {
         let replies: Vec<f64> = run
             .trials
             .iter()
-            .filter(|t| t.valid && t.metric == cell.metric && t.mechanism == cell.mechanism)
+            .filter(|t| t.valid && t.failed.is_empty())
+            .filter(|t| t.metric == cell.metric && t.mechanism == cell.mechanism)
             .filter(|t| t.condition == cell.condition)
             .flat_map(|t| t.replies.iter().copied())
             .collect();
@@ -150,7 +153,7 @@ fn row(run: &Run, cell: &Cell) -> Option<Row> {
     let at = |p| quantile(&sample, p);
     Some(Row {
         label: cell.label.clone(),
-        colour: colour(&cell.mechanism),
+        colour: colour(&run.experiment, &cell.mechanism),
         box_of: [at(ends[0]), at(0.25), at(0.5), at(0.75), at(ends[1])],
         dots,
         at_least: cell.at_least,

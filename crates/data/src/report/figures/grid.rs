@@ -139,7 +139,7 @@ fn lines(run: &Run, condition: &Condition, metric: Metric, points: &[&Point]) ->
             .is_ok_and(|m| m.kind == crate::spec::Kind::Native);
         all.push(Line {
             label: format!("{} − {}", difference.of, difference.minus),
-            colour: colour(&difference.of),
+            colour: colour(&run.experiment, &difference.of),
             thick: !native,
             dots,
         });

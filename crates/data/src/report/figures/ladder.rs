@@ -54,7 +54,7 @@ fn steps(run: &Run, condition: &Condition, metric: Metric) -> Vec<Step> {
         let Some(found) = compare(&pairs(cell, native), run.experiment.margin) else { continue };
         all.push(Step {
             label: m.label.clone(),
-            colour: colour(&m.name),
+            colour: colour(&run.experiment, &m.name),
             share: found.ratio,
             ci: found.ratio_ci,
             // A lower bound of the base makes an upper bound of the share.

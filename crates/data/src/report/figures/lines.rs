@@ -83,7 +83,7 @@ fn lines(
     for m in run.experiment.mechanisms.iter().filter(|m| m.same_as.is_none()) {
         let mut line = Line {
             label: m.label.clone(),
-            colour: colour(&m.name),
+            colour: colour(&run.experiment, &m.name),
             medians: Vec::new(),
             dots: Vec::new(),
         };

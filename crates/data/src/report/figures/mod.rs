@@ -12,12 +12,14 @@ mod series;
 mod tail;
 pub mod time;
 
+use std::collections::BTreeSet;
+
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::artefacts::Run;
 use crate::error::{DataError, Result};
-use crate::spec::Metric;
+use crate::spec::{Experiment, Metric};
 use crate::trial::Condition;
 
 /// A drawn figure.
@@ -106,12 +108,26 @@ const ORDER: [&str; 29] = [
     "site-apache",
 ];
 
-/// The place of a mechanism in the palette.
-pub fn slot(mechanism: &str) -> usize {
+/// The place of a mechanism of an experiment in the palette. Those without a colour of their own take, in their order, the
+/// colours that no other arm of the experiment has; they are shared only where there are more arms than colours.
+pub fn slot(experiment: &Experiment, mechanism: &str) -> usize {
+    if let Some(own) = own_slot(mechanism) {
+        return own;
+    }
+    let arms = || experiment.mechanisms.iter().map(|arm| arm.name.as_str());
+    let taken: BTreeSet<usize> = arms().filter_map(own_slot).collect();
+    let free: Vec<usize> = (0..PALETTE.len()).filter(|place| !taken.contains(place)).collect();
+    let mut others = arms().filter(|name| own_slot(name).is_none());
+    let number = others.position(|name| name == mechanism).unwrap_or(0);
+    free.get(number % free.len().max(1)).copied().unwrap_or(number % PALETTE.len())
+}
+
+/// The place in the palette that a mechanism has in every experiment.
+fn own_slot(mechanism: &str) -> Option<usize> {
     // The same engine has the same colour in all modes; NAT44 has that of the IPv4 path.
     let name = match mechanism {
         "siit-fordway" | "nat64-fordway" => "clat-fordway",
-        "siit-fordway-interface" | "nat64-fordway-interface" => "clat-fordway-interface",
+        "nat64-fordway-interface" => "clat-fordway-interface",
         "nat64-tayga" => "clat-tayga",
         "nat64-jool" => "clat-jool",
         "nat44" => "native-v4",
@@ -125,8 +141,6 @@ pub fn slot(mechanism: &str) -> usize {
         // These stand beside arms of other modes at the same devices: colours that nobody has there.
         "nat64-fordway-ingress" => "clat-tundra",
         "nat64-fordway-xdp" => "native-v4-2hop",
-        "siit-jool" => "nat-pt-fordway",
-        "siit-fordway-ingress" => "softwire-fordway",
         // Name servers stand beside arms of all other modes where the goals are judged.
         "dns64-unbound" => "464xlat-fordway",
         "dns64-unbound-again" => "464xlat-tayga",
@@ -137,14 +151,19 @@ pub fn slot(mechanism: &str) -> usize {
         "dns64-bind-all" => "native-v4",
         name => name,
     };
-    ORDER.iter().position(|n| *n == name).unwrap_or_else(|| {
-        // A mechanism of a later experiment: any colour, as long as it is always the same.
-        mechanism.bytes().map(usize::from).sum::<usize>() % PALETTE.len()
-    })
+    ORDER.iter().position(|n| *n == name)
 }
 
-fn colour(mechanism: &str) -> RGBColor {
-    PALETTE[slot(mechanism)]
+fn colour(experiment: &Experiment, mechanism: &str) -> RGBColor {
+    PALETTE[slot(experiment, mechanism)]
+}
+
+/// Colours as a drawing names them, each with its variable in the pages.
+pub fn variables() -> impl Iterator<Item = (String, String)> {
+    let of = |(place, RGBColor(r, g, b)): (usize, &RGBColor)| {
+        (format!("#{r:02X}{g:02X}{b:02X}"), format!("var(--c{place})"))
+    };
+    PALETTE.iter().enumerate().map(of)
 }
 
 /// Draws all figures of a run.
@@ -183,7 +202,10 @@ pub(crate) fn condition_tag(number: usize, condition: &Condition) -> String {
     if number == 0 {
         return String::new();
     }
-    format!("-{}-{}s", condition.clocksource, condition.duration_s)
+    let shares = condition.shares.map_or_else(String::new, |shares| {
+        format!("-cached{}-native{}", shares.cached, shares.native)
+    });
+    format!("-{}-{}s{shares}", condition.clocksource, condition.duration_s)
 }
 
 /// The file name of a figure.
@@ -259,15 +281,55 @@ mod tests {
     #[test]
     fn no_two_mechanisms_of_an_experiment_have_one_colour() {
         for experiment in crate::spec::Experiment::built_in().unwrap() {
-            let slots: std::collections::BTreeSet<usize> =
-                experiment.mechanisms.iter().map(|m| slot(&m.name)).collect();
+            let slots: BTreeSet<usize> =
+                experiment.mechanisms.iter().map(|m| slot(&experiment, &m.name)).collect();
             assert_eq!(slots.len(), experiment.mechanisms.len(), "{}", experiment.name);
         }
     }
 
     #[test]
     fn every_known_mechanism_has_its_own_colour() {
-        let slots: std::collections::BTreeSet<usize> = ORDER.iter().map(|n| slot(n)).collect();
+        let slots: BTreeSet<usize> = ORDER.iter().filter_map(|n| own_slot(n)).collect();
         assert_eq!(slots.len(), ORDER.len());
+    }
+
+    #[test]
+    fn mechanisms_of_a_users_own_experiment_have_colours_of_their_own() {
+        let mut experiment = Experiment::find("nat64").unwrap();
+        // By the sum of their octets, these two had one colour; the last repeats another arm under a new name.
+        let sum = |name: &str| name.bytes().map(usize::from).sum::<usize>() % PALETTE.len();
+        let own = ["my-nat64-ab", "my-nat64-ba", "native-v6-aa2"];
+        assert_eq!(sum(own[0]), sum(own[1]));
+        for name in own {
+            let first = experiment.mechanisms[0].clone();
+            experiment.mechanisms.push(crate::spec::MechanismSpec { name: name.into(), ..first });
+        }
+        let slots: BTreeSet<usize> =
+            experiment.mechanisms.iter().map(|m| slot(&experiment, &m.name)).collect();
+        assert_eq!(slots.len(), experiment.mechanisms.len());
+    }
+
+    #[test]
+    fn every_colour_follows_the_pages_theme() {
+        let style = include_str!("../../../templates/report.css");
+        for (_, variable) in variables() {
+            let declared = variable.replace("var(", "").replace(')', ": #");
+            assert_eq!(style.matches(&declared).count(), 2, "{declared}: light and dark");
+        }
+    }
+
+    #[test]
+    fn conditions_that_differ_have_figures_of_their_own() {
+        let experiment = crate::fixture::experiment("dns64");
+        let run = crate::spec::RunSpec {
+            cached: vec![0, 50, 100],
+            native: vec![0, 100],
+            clocksources: vec!["tsc".into(), "hpet".into()],
+            ..experiment.run.clone().unwrap()
+        };
+        let conditions = crate::plan::lay_out(&experiment, &run, "tsc").conditions;
+        let tags: BTreeSet<String> =
+            conditions.iter().enumerate().map(|(n, c)| condition_tag(n, c)).collect();
+        assert_eq!((tags.len(), conditions.len()), (10, 10));
     }
 }

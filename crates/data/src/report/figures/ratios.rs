@@ -53,7 +53,7 @@ pub(super) fn draw(run: &Run, condition: &Condition, tag: &str) -> Result<Option
                 };
                 rows.push(Row {
                     label: format!("{}, {what}", cell.label),
-                    colour: colour(&cell.mechanism),
+                    colour: colour(&run.experiment, &cell.mechanism),
                     ratio: vs.ratio,
                     ci: vs.ci95,
                 });

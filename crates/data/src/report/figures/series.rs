@@ -92,7 +92,13 @@ fn arms(run: &Run, condition: &Condition, metric: Metric) -> Vec<Arm> {
             };
             let mean = mean_of(&runs, length);
             let label = m.label.clone();
-            all.push(Arm { label, kind: m.kind, colour: colour(&m.name), runs, mean });
+            all.push(Arm {
+                label,
+                kind: m.kind,
+                colour: colour(&run.experiment, &m.name),
+                runs,
+                mean,
+            });
         }
     }
     all

@@ -55,7 +55,11 @@ fn curves(run: &Run, condition: &Condition) -> Vec<Curve> {
         let histogram = together(of.map(|t| t.histogram.as_slice()));
         let points = curve(&histogram, cell.sent.unwrap_or(0));
         if points.len() > 1 {
-            all.push(Curve { label: m.label.clone(), colour: colour(&m.name), points });
+            all.push(Curve {
+                label: m.label.clone(),
+                colour: colour(&run.experiment, &m.name),
+                points,
+            });
         }
     }
     all
