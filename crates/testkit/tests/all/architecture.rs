@@ -71,7 +71,7 @@ const IMPURE: [&str; 8] = [
     "Instant",
     "SystemTime",
     "UdpSocket",
-    "TcpStream",
+    "TcpStream::",
     "/proc/",
 ];
 
