@@ -59,8 +59,9 @@ impl Network {
         for (role, argv) in network.routes() {
             network.inside(role, &argv.split(' ').collect::<Vec<&str>>());
         }
-        // Neighbours are resolved beforehand: a burst does not wait for them.
-        network.inside("c", &["ping", "-q", "-c", "2", "-i", "0.01", network.target()]);
+        // Neighbours are resolved beforehand: a burst does not wait for them. With -w, ping repeats until two answers have
+        // come: on a busy machine a device may get its carrier late.
+        network.inside("c", &["ping", "-q", "-c", "2", "-w", "20", "-i", "0.01", network.target()]);
         network
     }
 
