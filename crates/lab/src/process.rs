@@ -27,6 +27,11 @@ static FACTOR: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {
     std::env::var(PATIENCE).ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 });
 
+/// A limit of time, as long as this machine needs it.
+pub(crate) fn patience(limit: Duration) -> Duration {
+    limit * *FACTOR
+}
+
 /// Set by SIGINT and SIGTERM; every wait looks at it.
 pub(crate) static INTERRUPTED: std::sync::LazyLock<std::sync::Arc<AtomicBool>> =
     std::sync::LazyLock::new(Default::default);
@@ -231,7 +236,7 @@ impl Running {
     }
 
     fn wait_until(mut self, limit: Duration, heed: bool) -> Result<Finished> {
-        let limit = limit * *FACTOR;
+        let limit = patience(limit);
         let deadline = Instant::now() + limit;
         let mut pause = Duration::from_micros(300);
         let status = loop {
@@ -310,7 +315,7 @@ pub(crate) fn ended(pid: u32) -> bool {
 
 /// Calls `ready` until it answers, the deadline passes (`None`), or the user interrupts.
 pub(crate) fn poll<T>(limit: Duration, mut ready: impl FnMut() -> Option<T>) -> Result<Option<T>> {
-    let deadline = Instant::now() + limit * *FACTOR;
+    let deadline = Instant::now() + patience(limit);
     loop {
         if let Some(value) = ready() {
             return Ok(Some(value));

@@ -55,7 +55,7 @@ pub(super) fn accelerator(suite: &str) -> Result<Accelerator> {
 
 /// Runs the guest until it powers off. Its console goes to standard error; an interruption is passed to the lab in it.
 pub(super) fn boot(guest: &Guest, image: &Image, job: &Path) -> Result<()> {
-    crate::note!("  guest     {}", guest.words());
+    crate::note!("  {}", guest.words().replacen(": ", "     ", 1));
     let mut emulator = process::start_held(&command(guest, image, Some(job)), Output::People)?;
     let mut end = None;
     while emulator.alive() {

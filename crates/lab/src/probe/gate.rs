@@ -12,7 +12,7 @@ use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::load::ping::{Single, single};
 use crate::process::own_program;
-use crate::process::{Finished, Output, Running, poll};
+use crate::process::{Finished, Output, Running, patience, poll};
 use crate::topology::Network;
 
 /// MTU of the narrowed link in the path MTU probe.
@@ -289,7 +289,7 @@ pub(crate) fn wait_ready(
     limit: Duration,
     mut gone: impl FnMut() -> bool,
 ) -> Result<bool> {
-    let deadline = std::time::Instant::now() + limit;
+    let deadline = std::time::Instant::now() + patience(limit);
     loop {
         let argv: Vec<String> = match network.door()? {
             Some(door) => {

@@ -67,7 +67,7 @@ impl Runner {
         if !gate::wait_ready(&self.backend, network, READY, &mut gone)? {
             let what =
                 if network.door()?.is_some() { "connection is taken" } else { "ping passes" };
-            why = Some(format!("no {what} within {} s", READY.as_secs()));
+            why = Some(format!("no {what} within {} s", process::patience(READY).as_secs()));
         } else if asked
             && !dns::wait_ready(&self.backend, &network.app, network.resolver()?.ip(), READY)?
         {
