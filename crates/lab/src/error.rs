@@ -89,6 +89,9 @@ pub(crate) enum LabError {
         /// What happened, and what helps.
         why: String,
     },
+    /// A guest that could not be made, or did not do what it was booted for.
+    #[error("guest: {0}")]
+    Guest(String),
     /// Ctrl-C or SIGTERM.
     #[error("interrupted")]
     Interrupted,

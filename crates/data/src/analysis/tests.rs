@@ -1,6 +1,9 @@
+use fordway_stats::outcomes::Bound;
+use fordway_stats::paired::Verdict;
+
 use super::*;
 use crate::fixture::environment;
-use crate::spec::{Axis, Point, RunSpec};
+use crate::spec::{Axis, Family, Point, RunSpec};
 use crate::trial::{CALIBRATION, CpuUse};
 
 fn experiment(blocks: u32) -> Experiment {

@@ -7,7 +7,7 @@ use clap::Args;
 #[command(next_help_heading = "Guest")]
 pub(crate) struct GuestArgs {
     /// Run in a Debian guest (QEMU) whose kernel has Jool's modules; built from packages the first time
-    #[arg(long, conflicts_with = "hosts")]
+    #[arg(long, conflicts_with_all = ["hosts", "earlier"])]
     pub(crate) guest: bool,
     /// Debian suite of the guest's kernel, Jool and programs
     #[arg(long, value_name = "SUITE", default_value = "trixie", requires = "guest",

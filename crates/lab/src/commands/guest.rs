@@ -133,6 +133,7 @@ mod tests {
             "run nat64 --guest-cpus 4",
             "run nat64 --guest --icount --guest-cpus 4",
             "run nat64 --guest --hosts hosts.toml",
+            "run nat64 --guest --earlier lab-results/x",
             "run nat64 --guest --guest-suite jessie",
         ] {
             let argv = ["fordway-lab"].into_iter().chain(wrong.split(' '));

@@ -55,9 +55,10 @@ const SIZE: &str = "6G";
 /// How long packages may take to come and modules to build, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// Programs of the host, and their packages.
-const NEEDED: [(&str, &str); 5] = [
+const NEEDED: [(&str, &str); 6] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("mmdebstrap", "mmdebstrap"),
+    ("unshare", "util-linux"),
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
@@ -134,12 +135,10 @@ fn build(suite: &str, folder: &Path) -> Result<()> {
     crate::note!(
         "  guest     builds an image of Debian {suite}: packages, and Jool's modules; once, for some minutes"
     );
-    let mut argv = vec![
-        "mmdebstrap".to_owned(),
-        "--quiet".into(),
-        "--mode=root".into(),
-        "--variant=apt".into(),
-    ];
+    // Mounts and processes of its own, which go with it however it ends.
+    let alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child"];
+    let made_by = ["mmdebstrap", "--quiet", "--mode=root", "--variant=apt"];
+    let mut argv: Vec<String> = alone.into_iter().chain(made_by).map(str::to_owned).collect();
     argv.push(format!("--include={}", PACKAGES.join(",")));
     argv.push("--aptopt=APT::Install-Recommends \"false\"".into());
     argv.extend(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")));
@@ -151,7 +150,7 @@ fn build(suite: &str, folder: &Path) -> Result<()> {
     argv.extend([suite.to_owned(), root.display().to_string(), mirror()]);
     step(&argv)?;
     if !has_module(&root, "jool") {
-        return Err(LabError::Missing(format!(
+        return Err(LabError::Guest(format!(
             "jool-dkms of Debian {suite} did not build for its kernel: choose another --guest-suite"
         )));
     }
@@ -197,5 +196,5 @@ fn boot_file(root: &Path, prefix: &str) -> Result<PathBuf> {
         entries.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
     found
         .map(|entry| entry.path())
-        .ok_or_else(|| LabError::Missing(format!("the image has no /boot/{prefix}*")))
+        .ok_or_else(|| LabError::Guest(format!("its image has no /boot/{prefix}*")))
 }

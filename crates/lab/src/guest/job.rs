@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fordway_data::spec::{Accelerator, Guest};
+
 use super::{JOB, Order, VARIABLE};
 use crate::error::{EXIT_FAILED, LabError, Result};
 use crate::process::{self, Output};
-use fordway_data::spec::{Accelerator, Guest};
 
 /// Megabytes for what a run writes.
 const ROOM_MIB: u64 = 1024;
@@ -32,9 +33,12 @@ pub(super) fn pack(scratch: &Path, guest: &Guest, order: &Order<'_>) -> Result<P
         let to = folder.join("out");
         step(&["cp", "-r", "--", &run.display().to_string(), &to.display().to_string()])?;
     }
+    let mut arguments = order.arguments.clone();
+    if order.fordway.is_some() {
+        arguments.extend(["--fordway".to_owned(), format!("{JOB}/bin/fordway")]);
+    }
     let init = folder.join("init");
-    let text =
-        script(guest, &order.arguments, std::io::IsTerminal::is_terminal(&std::io::stderr()))?;
+    let text = script(guest, &arguments, std::io::IsTerminal::is_terminal(&std::io::stderr()))?;
     std::fs::write(&init, text).map_err(LabError::file(&init))?;
     let disk = scratch.join("disk");
     let mib = size / (1 << 20) + ROOM_MIB;
@@ -61,7 +65,7 @@ fn script(guest: &Guest, arguments: &[String], terminal: bool) -> Result<String>
     let quoted: Vec<String> = arguments.iter().map(|word| quote(word)).collect();
     let environment =
         format!("export {VARIABLE}={} {} PATH={JOB}/bin:$PATH\n", quote(&json), factor.join("="));
-    let lab = format!("fordway-lab {} --fordway {JOB}/bin/fordway >{JOB}/stdout", quoted.join(" "));
+    let lab = format!("fordway-lab {} >{JOB}/stdout", quoted.join(" "));
     let run = match terminal {
         true => format!("{lab}; echo $? >{JOB}/status"),
         false => format!("{{ {lab}; echo $? >{JOB}/status; }} 2>&1 | cat"),
@@ -95,10 +99,12 @@ pub(super) fn fetch(disk: &Path, scratch: &Path, out: &Path) -> Result<u8> {
         step(&["cp", "-r", "--", &inside, &out.display().to_string()])?;
     }
     let Some(status) = status else {
-        return Err(LabError::Missing(format!(
-            "the guest ended before its run did; what it measured is in {}",
-            out.display()
-        )));
+        return Err(LabError::Guest(match ran.exists() {
+            true => {
+                format!("it ended before its run did; what it measured is in {}", out.display())
+            }
+            false => "it ended before its run began".into(),
+        }));
     };
     if !ran.exists() && status == 0 {
         return Ok(EXIT_FAILED);
@@ -158,11 +164,10 @@ mod tests {
 
     #[test]
     fn words_reach_the_lab_as_they_are_and_its_status_is_kept() {
-        let (said, status, folder) = run(&["run", "it's $HOME", "a b"], "exit 4");
-        let program = folder.path().join("bin/fordway").display().to_string();
+        let (said, status, _folder) = run(&["run", "it's $HOME", "a b"], "exit 4");
         let json = said.rsplit('|').next().unwrap();
         assert_eq!(serde_json::from_str::<Guest>(json).unwrap(), guest());
-        assert!(said.starts_with(&format!("run|it's $HOME|a b|--fordway|{program}|")), "{said}");
+        assert!(said.starts_with("run|it's $HOME|a b|{"), "{said}");
         assert_eq!(std::fs::read_to_string(status).unwrap().trim(), "4");
     }
 
