@@ -125,6 +125,8 @@ fn build(suite: &str, folder: &Path) -> Result<()> {
     // Beside its place, so that it can be renamed there when it is whole.
     let scratch = tempfile::Builder::new()
         .prefix(".guest-")
+        // apt fetches packages as a user of its own.
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .tempdir_in(CACHE)
         .map_err(LabError::file(CACHE))?;
     let root = scratch.path().join("root");
@@ -135,8 +137,9 @@ fn build(suite: &str, folder: &Path) -> Result<()> {
     crate::note!(
         "  guest     builds an image of Debian {suite}: packages, and Jool's modules; once, for some minutes"
     );
-    // Mounts and processes of its own, which go with it however it ends.
-    let alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child"];
+    // Mounts, processes and temporary files of its own, which go with it however it ends.
+    let temporary = format!("TMPDIR={}", scratch.path().display());
+    let alone = ["env", &temporary, "unshare", "--mount", "--pid", "--fork", "--kill-child"];
     let made_by = ["mmdebstrap", "--quiet", "--mode=root", "--variant=apt"];
     let mut argv: Vec<String> = alone.into_iter().chain(made_by).map(str::to_owned).collect();
     argv.push(format!("--include={}", PACKAGES.join(",")));

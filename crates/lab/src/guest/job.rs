@@ -101,7 +101,10 @@ pub(super) fn fetch(disk: &Path, scratch: &Path, out: &Path) -> Result<u8> {
     let Some(status) = status else {
         return Err(LabError::Guest(match ran.exists() {
             true => {
-                format!("it ended before its run did; what it measured is in {}", out.display())
+                format!(
+                    "it ended before its run did; what it measured is kept, and `fordway-lab resume {}` continues",
+                    out.display()
+                )
             }
             false => "it ended before its run began".into(),
         }));
