@@ -71,13 +71,14 @@ bench: lab-packages release
 	$(RELEASE)/fordway-lab run goals --fordway $(RELEASE)/fordway
 	$(RELEASE)/fordway-lab run mechanisms-goals --fordway $(RELEASE)/fordway
 
-# Also the gateway without each of its features, and without all of them.
+# Also the gateway without each of its features, and without all of them; tests of what it then refuses.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	for features in "" dstm,nat44 nat-pt,nat44 nat-pt,dstm; do \
 		$(CARGO) clippy --package fordway --no-default-features --features "$$features" -- -D warnings || exit 1; \
 	done
+	scripts/test --package fordway-dns64 --package fordway-config special:: feature::
 
 fmt:
 	$(CARGO) fmt --all

@@ -33,6 +33,3 @@ pub use packet::{Datagram, End4, End6, Quoted4, Quoted6, Transport};
 pub use sweep::{Swept, Told};
 pub use table::{Bib, Rules, Session, Subscriber};
 pub use tcp::State as TcpState;
-
-#[cfg(test)]
-mod tests;

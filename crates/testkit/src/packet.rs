@@ -9,6 +9,3 @@ pub use spec::{
     Dccp, Ext, ExtKind, Extension, Icmp, PacketSpec, Patch, Payload, Quote, Sum, SumWord, Tcp, Udp,
     UdpLite, V4, V6,
 };
-
-#[cfg(test)]
-mod tests;

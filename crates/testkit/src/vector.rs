@@ -46,6 +46,3 @@ pub use run::{
 pub use softwire::{
     Assembled, BindingSpec, FLOW_SECRET, RoleSpec, SoftwireSpec, SoftwireSpecError, assemble,
 };
-
-#[cfg(test)]
-mod tests;

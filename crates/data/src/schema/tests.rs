@@ -1,4 +1,4 @@
-use jsonschema::Validator;
+use boon::{Compiler, SchemaIndex, Schemas};
 
 use super::*;
 use crate::analysis::analyse;
@@ -15,12 +15,22 @@ const IN_DOCS: [Documented; 3] = [
     ("trials", trials, include_str!("../../../../docs/trials.schema.json")),
 ];
 
+/// A schema that values are held against.
+struct Validator {
+    schemas: Schemas,
+    index: SchemaIndex,
+}
+
 fn validator(schema: &Schema) -> Validator {
-    jsonschema::validator_for(schema.as_value()).unwrap()
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    compiler.add_resource("schema.json", schema.as_value().clone()).unwrap();
+    let index = compiler.compile("schema.json", &mut schemas).unwrap();
+    Validator { schemas, index }
 }
 
 fn problems(validator: &Validator, value: &serde_json::Value) -> Vec<String> {
-    validator.iter_errors(value).map(|e| format!("{}: {e}", e.instance_path())).collect()
+    let result = validator.schemas.validate(value, validator.index);
+    result.err().map(|error| format!("{error:#}")).into_iter().collect()
 }
 
 #[test]

@@ -81,13 +81,3 @@ static TRANSLATORS: LazyLock<Vec<Translator>> = LazyLock::new(|| {
 pub fn translator(number: u8) -> &'static Translator {
     &TRANSLATORS[usize::from(number) % CONFIGS.len()]
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_configuration_makes_a_translator() {
-        for number in 0..super::CONFIGS.len() {
-            super::translator(number as u8);
-        }
-    }
-}

@@ -51,6 +51,4 @@ pub use run::{Gateway, Stateful, check_sequence, load_sequence};
 pub use settings::{Nat64Spec, SettingsError};
 pub use spec::{Operator, Sequence, SequenceError, StepSpec as SequenceStep};
 pub use tables::{BibRow, SessionRow, SubscriberRow, Tables};
-
-#[cfg(test)]
-mod tests;
+pub use time::Time;

@@ -3,6 +3,7 @@
 mod architecture;
 mod corpus;
 mod documents;
+mod kit;
 mod links;
 mod model;
 mod properties;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, de};
 pub struct Time(pub Duration);
 
 /// Reads a time.
-pub(super) fn parse(text: &str) -> Option<Duration> {
+fn parse(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut total = Duration::ZERO;
     while !rest.is_empty() {

@@ -1,6 +1,5 @@
+use fordway_testkit::model::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
-
-use super::*;
 
 const T: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 

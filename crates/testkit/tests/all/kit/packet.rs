@@ -1,6 +1,5 @@
-use super::*;
-use crate::checksum::{Endpoints, add, checksum, sum};
-
+use fordway_testkit::checksum::{Endpoints, add, checksum, sum};
+use fordway_testkit::packet::*;
 fn spec(text: &str) -> PacketSpec {
     toml::from_str(text).unwrap()
 }

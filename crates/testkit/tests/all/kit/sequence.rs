@@ -1,5 +1,4 @@
-use super::*;
-
+use fordway_testkit::vector::sequence::*;
 /// A sequence that holds; the tests break it in one place each.
 const SOUND: &str = r#"
 title = "t"
@@ -134,7 +133,10 @@ fn what_is_no_sequence_is_refused() {
 
 #[test]
 fn times() {
-    let seconds = |text| super::time::parse(text).map(|time| time.as_millis());
+    let seconds = |text: &str| {
+        let time: Option<Time> = toml::Value::from(text).try_into().ok();
+        time.map(|time| time.0.as_millis())
+    };
     assert_eq!(seconds("2h4m"), Some(7_440_000));
     assert_eq!(seconds("1500ms"), Some(1500));
     assert_eq!(seconds("1m30s"), Some(90_000));

@@ -1,5 +1,4 @@
-use super::*;
-
+use fordway_testkit::vector::*;
 /// A vector that holds; the tests break it in one place each.
 const SOUND: &str = r#"
 title = "t"
