@@ -2,11 +2,9 @@
 
 use std::net::SocketAddr;
 
-use fordway_proxy::ServerStats;
+use fordway_counters::proxy::ServerStats;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::schema;
 
 /// A proxy that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +25,5 @@ pub struct ProxyStatus {
     pub tunnels: u64,
     /// The servers of a site.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::list::<ServerStats>")]
     pub servers: Vec<ServerStats>,
 }

@@ -1,8 +1,7 @@
 //! JSON Schema of what goes over the socket.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, schema_for};
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use schemars::{JsonSchema, schema_for};
+use serde_json::Value;
 
 use crate::message::Versioned;
 use crate::{Reply, Request};
@@ -22,39 +21,6 @@ enum Line {
 #[must_use]
 pub fn schema() -> Value {
     schema_for!(Line).to_value()
-}
-
-/// Schema of counters that another crate defines: of what their initial state looks like.
-pub(crate) fn like<T: Default + Serialize>(_: &mut SchemaGenerator) -> Schema {
-    of_sample(&T::default())
-}
-
-/// Schema of a list of such.
-pub(crate) fn list<T: Default + Serialize>(_: &mut SchemaGenerator) -> Schema {
-    of_sample(&[T::default()])
-}
-
-fn of_sample(sample: &impl Serialize) -> Schema {
-    let sample = serde_json::to_value(sample).unwrap_or_default();
-    Schema::try_from(infer(&sample)).unwrap_or_default()
-}
-
-/// Types as those of the sample; what is null there may be anything.
-fn infer(sample: &Value) -> Value {
-    match sample {
-        Value::Null => json!(true),
-        Value::Bool(_) => json!({"type": "boolean"}),
-        Value::Number(_) => json!({"type": "number"}),
-        Value::String(_) => json!({"type": "string"}),
-        Value::Array(items) => {
-            json!({"type": "array", "items": items.first().map_or(json!(true), infer)})
-        }
-        Value::Object(fields) => {
-            let fields: Map<_, _> =
-                fields.iter().map(|(name, value)| (name.clone(), infer(value))).collect();
-            json!({"type": "object", "properties": fields})
-        }
-    }
 }
 
 #[cfg(test)]

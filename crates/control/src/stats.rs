@@ -2,15 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use fordway_counters::dstm;
-use fordway_nameserver as dns64;
-use fordway_proxy as proxy;
-use fordway_router as router;
+use fordway_counters::{dns64, dstm, proxy, router};
 use fordway_xlat::{Counters, Direction, DropReason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
 use crate::{AutoStatus, DstmClientStats, DualStackStats, Nat44Stats, Nat64Stats, TrtStats};
 
 /// All counters of a daemon.
@@ -23,11 +19,9 @@ pub struct Stats {
     pub translators: Vec<TranslatorStats>,
     /// Of the DNS64 server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::like::<dns64::Stats>")]
     pub dns64: Option<dns64::Stats>,
     /// Of the router advertisements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::like::<router::Stats>")]
     pub router: Option<router::Stats>,
     /// Of entries of mode nat44.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,7 +34,6 @@ pub struct Stats {
     pub trt: Vec<TrtStats>,
     /// Of the proxies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::list::<proxy::Stats>")]
     pub proxies: Vec<proxy::Stats>,
     /// Of the DSTM server.
     #[serde(default, skip_serializing_if = "Option::is_none")]

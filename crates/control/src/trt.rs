@@ -2,12 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use fordway_relay as trt;
+use fordway_counters::trt;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::schema;
 
 /// A relay that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +44,5 @@ pub struct TrtStats {
     pub name: String,
     /// The counters.
     #[serde(flatten)]
-    #[schemars(schema_with = "schema::like::<trt::Stats>")]
     pub counters: trt::Stats,
 }

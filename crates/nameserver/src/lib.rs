@@ -22,6 +22,6 @@ mod stream;
 mod worker;
 
 pub use error::Error;
+pub use fordway_counters::dns64::{Dropped, Rcodes, Stats};
 pub use server::{Bound, Server};
 pub use settings::{Limits, Rate, Settings};
-pub use stats::{Dropped, Rcodes, Stats};

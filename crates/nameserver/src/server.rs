@@ -13,9 +13,9 @@ use super::error::Error;
 use super::settings::Settings;
 use super::shared::{Active, Shared};
 use super::sockets::{self, Pair};
-use super::stats::Stats;
 use super::stream;
 use super::worker::Worker;
+use fordway_counters::dns64::Stats;
 use fordway_serve::thread::Threads;
 use fordway_serve::{Service, differing};
 

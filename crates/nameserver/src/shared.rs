@@ -9,7 +9,8 @@ use arc_swap::ArcSwap;
 
 use super::rate::Limiter;
 use super::settings::{Rate, Settings};
-use super::stats::{Counters, Stats};
+use super::stats::Counters;
+use fordway_counters::dns64::Stats;
 use fordway_resolver::shares::Shares;
 use fordway_resolver::{self as upstream, Resolver};
 use fordway_serve::Tally;

@@ -1,99 +1,26 @@
 //! What a server counts.
 
+use std::ops::Deref;
+
+use fordway_counters::Counter;
+use fordway_counters::dns64::{Counted, DropCounters, RcodeCounters, Stats};
 use fordway_dns64::Kind;
-use fordway_serve::{Counter, counters};
-use serde::{Deserialize, Serialize};
 
-use fordway_resolver as upstream;
+/// The counters of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    counted: Counted,
+    answers: RcodeCounters,
+    pub(crate) dropped: DropCounters,
+    latency: [Counter; LATENCIES],
+}
 
-counters! {
-    /// Numbers since the server started, of all threads together.
-    ///
-    /// Each answer is one of `cached`, `synthesised`, `forwarded`, `local`, `errors`, `refused`, `overload`, `limited`.
-    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-    pub struct Stats;
-    /// The counters of one thread.
-    #[derive(Debug, Default)]
-    pub(crate) struct Counters of Counter {
-        answers: RcodeCounters,
-        pub(crate) dropped: DropCounters,
-        latency: [Counter; LATENCIES],
+impl Deref for Counters {
+    type Target = Counted;
+
+    fn deref(&self) -> &Counted {
+        &self.counted
     }
-    /// Messages received by UDP.
-    udp_queries,
-    /// Messages received by TCP.
-    tcp_queries,
-    /// Answers by response code.
-    answers: Rcodes,
-    /// Answers from the cache of ready answers.
-    cached,
-    /// Answers made with synthesised records.
-    synthesised,
-    /// Answers made of what an upstream server said.
-    forwarded,
-    /// Answers made here without any upstream server: special names, reverse names.
-    local,
-    /// Errors found here: bad queries, no answer from upstream, an answer that does not validate.
-    errors,
-    /// Queries of clients that may not ask: REFUSED or, beyond a rate, no answer.
-    refused,
-    /// Queries by UDP over the rate of the client's network that were answered with TC, so that the client comes by
-    /// TCP; those without an answer are in `dropped.limited`.
-    limited,
-    /// Queries that got SERVFAIL because too many were under way.
-    overload,
-    /// Answers by UDP that were cut (TC), without those counted in `limited`.
-    truncated,
-    /// Messages that got no answer, by reason.
-    dropped: Dropped,
-    /// TCP connections accepted.
-    connections_accepted,
-    /// TCP connections refused: too many, or of a client that may not ask.
-    connections_refused,
-    /// TCP connections closed because their client took no answers and asked for more.
-    connections_unread,
-    /// TCP connections open now.
-    connections: u64,
-    /// Queries that wait for an upstream server now.
-    waiting: u64,
-    /// Time from query to answer: `latency[i]` counts answers within 2^i microseconds, and not within half of that; the
-    /// last one counts all the rest. Trailing zeroes are left out.
-    latency: Vec<u64>,
-    /// What the resolver behind it counts.
-    upstream: upstream::Stats,
-}
-
-counters! {
-    /// Answers by response code.
-    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[allow(missing_docs)]
-    pub struct Rcodes;
-    #[derive(Debug, Default)]
-    pub(crate) struct RcodeCounters of Counter {}
-    noerror,
-    formerr,
-    servfail,
-    nxdomain,
-    notimp,
-    refused,
-    /// Any other, BADVERS among them.
-    other,
-}
-
-counters! {
-    /// Messages that got no answer.
-    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-    pub struct Dropped;
-    #[derive(Debug, Default)]
-    pub(crate) struct DropCounters of Counter {}
-    /// No query: too short, or a response.
-    malformed,
-    /// Over the rate of the client's network.
-    limited,
-    /// Of a client that may not ask, beyond the rate of refusals, or unreadable.
-    refused,
-    /// The system did not take the answer: no route, no room, or the client is gone.
-    unsent,
 }
 
 /// How many values `latency` has: the last but one ends at 2^22 microseconds, 4 s.
@@ -127,9 +54,9 @@ impl Counters {
 
     /// Adds the numbers of this thread.
     pub(super) fn add_to(&self, stats: &mut Stats) {
-        self.add_counted_to(stats);
-        self.answers.add_counted_to(&mut stats.answers);
-        self.dropped.add_counted_to(&mut stats.dropped);
+        self.counted.add_to(stats);
+        self.answers.add_to(&mut stats.answers);
+        self.dropped.add_to(&mut stats.dropped);
         let used =
             self.latency.iter().rposition(|counter| counter.get() > 0).map_or(0, |at| at + 1);
         stats.latency.resize(stats.latency.len().max(used), 0);
@@ -141,6 +68,8 @@ impl Counters {
 
 #[cfg(test)]
 mod tests {
+    use fordway_counters::dns64::Rcodes;
+
     use super::*;
 
     #[test]

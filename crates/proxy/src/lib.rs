@@ -46,6 +46,7 @@ mod worker;
 
 pub use authority::{Authority, Host};
 pub use error::Error;
+pub use fordway_counters::proxy::{ServerStats, Stats};
 pub use head::MOST_FIELDS;
 pub use rehearsal::{OWN, Rehearsed, rehearse, rehearse_response};
 pub use rules::{Destination, Ports, Rule, Rules};
@@ -53,4 +54,3 @@ pub use server::{Bound, Server};
 pub use settings::{
     Eyeballs, Forward, Forwarded, Limits, Log, LogFormat, LogTarget, Mode, Reverse, Settings, Tls,
 };
-pub use stats::{ServerStats, Stats};

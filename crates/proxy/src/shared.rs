@@ -11,8 +11,9 @@ use super::error::Error;
 use super::names::Names;
 use super::settings::Settings;
 use super::site::Site;
-use super::stats::{Counters, Stats};
+use super::stats::Counters;
 use super::tls;
+use fordway_counters::proxy::Stats;
 use fordway_serve::Tally;
 use fordway_serve::thread::{self, Signals};
 

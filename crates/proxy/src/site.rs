@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::authority::Authority;
 use super::settings::{Mode, Reverse, Settings};
-use super::stats::ServerStats;
+use fordway_counters::proxy::ServerStats;
 use fordway_serve::clock;
 
 /// The servers, in the order of the settings.

@@ -1,81 +1,30 @@
 //! What a proxy counts.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::Deref;
 
-use serde::{Deserialize, Serialize};
+use fordway_counters::Counter;
+use fordway_counters::proxy::{Counted, Stats};
 
 use super::reason::{MEANINGS, REASONS, Reason};
-use fordway_serve::{Counter, counters};
 
-counters! {
-    /// Numbers since the proxy started, of all threads together.
-    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-    pub struct Stats;
-    /// The counters of one thread.
-    #[derive(Debug, Default)]
-    pub(crate) struct Counters of Counter {
-        responses: [Counter; 4],
-        refused: [Counter; REASONS],
-        pub(crate) tunnels_closed: Counter,
-        pub(crate) pooled: Counter,
-        pub(crate) unpooled: Counter,
-    }
-    /// The proxy's name.
-    name: String,
-    /// Requests by HTTP/1.0 and HTTP/1.1.
-    requests_http1,
-    /// Requests by HTTP/2.
-    requests_http2,
-    /// Final responses, of servers and of the proxy's own, by the first digit of their status: 2, 3, 4, 5.
-    responses: [u64; 4],
-    /// Answers of the proxy's own to what it does not serve, by reason.
-    refused: BTreeMap<String, u64>,
-    /// Tunnels that were made, by CONNECT or Upgrade.
-    tunnels,
-    /// Tunnels open now.
-    tunnels_open: u64,
-    /// Connections of clients accepted.
-    connections_accepted,
-    /// Connections of clients that were too many.
-    connections_refused,
-    /// Connections of clients open now.
-    connections: u64,
-    /// Connections made to servers over IPv4.
-    servers_v4,
-    /// Connections made to servers over IPv6.
-    servers_v6,
-    /// Of these, those to the family that RFC 8305 had second.
-    fell_back,
-    /// Requests on connections to servers that had served before.
-    reused,
-    /// Requests sent again, because a connection that had served before was gone.
-    retried,
-    /// Requests whose client had gone before there was an answer.
-    abandoned,
-    /// Connections to servers that wait for a request now.
-    idle: u64,
-    /// Octets from clients to servers, without header sections of HTTP/2.
-    octets_in,
-    /// Octets from servers to clients.
-    octets_out,
-    /// Lines that the access log could not take.
-    log_lost: u64,
-    /// The servers of a site, in reverse mode.
-    servers: Vec<ServerStats>,
+/// The counters of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    counted: Counted,
+    responses: [Counter; 4],
+    refused: [Counter; REASONS],
+    pub(crate) tunnels_closed: Counter,
+    pub(crate) pooled: Counter,
+    pub(crate) unpooled: Counter,
 }
 
-/// A server of a site.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerStats {
-    /// Host and port.
-    pub server: String,
-    /// Whether requests go to it.
-    pub alive: bool,
-    /// Requests that it was asked.
-    pub requests: u64,
-    /// How often it could not be reached.
-    pub failures: u64,
+impl Deref for Counters {
+    type Target = Counted;
+
+    fn deref(&self) -> &Counted {
+        &self.counted
+    }
 }
 
 impl Counters {
@@ -107,7 +56,7 @@ impl Counters {
         for (told, counter) in MEANINGS.iter().zip(&self.refused) {
             *stats.refused.entry(told.label.to_owned()).or_default() += counter.get();
         }
-        self.add_counted_to(stats);
+        self.counted.add_to(stats);
         stats.tunnels_open += self.tunnels.get().saturating_sub(self.tunnels_closed.get());
         stats.idle += self.pooled.get().saturating_sub(self.unpooled.get());
     }

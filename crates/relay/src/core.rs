@@ -13,10 +13,10 @@ use rustix::event::epoll::{self, CreateFlags, EventData};
 use rustix::event::{EventfdFlags, eventfd};
 use slotmap::{Key as _, KeyData, new_key_type};
 
-use super::counters::{Counters, Stats};
 use super::journal::Journal;
 use super::policy::Refusal;
 use super::settings::Settings;
+use fordway_counters::trt::{Counters, Stats};
 use fordway_serve::{Exceeded, Network, Tally, thread};
 
 new_key_type! {
@@ -89,7 +89,7 @@ impl Shared {
             sessions: self.sessions.count() as u64,
             ..Stats::default()
         };
-        self.counters.iter().for_each(|counters| counters.add_counted_to(&mut stats));
+        self.counters.iter().for_each(|counters| counters.add_to(&mut stats));
         stats
     }
 }

@@ -14,7 +14,6 @@
 #![forbid(unsafe_code)]
 
 mod core;
-mod counters;
 mod icmp;
 mod journal;
 mod policy;
@@ -26,6 +25,6 @@ mod timers;
 mod udp;
 mod worker;
 
-pub use counters::Stats;
+pub use fordway_counters::trt::Stats;
 pub use server::{Bound, Error, Server};
 pub use settings::{Limits, Settings, Urgent};

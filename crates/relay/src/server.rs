@@ -7,10 +7,10 @@ use fordway_net::Intercept;
 use socket2::Socket;
 
 use super::core::Shared;
-use super::counters::Stats;
 use super::settings::Settings;
 use super::sockets::{self, Datagrams, Sockets};
 use super::worker::Start;
+use fordway_counters::trt::Stats;
 use fordway_serve::thread::Threads;
 use fordway_serve::{Service, differing};
 

@@ -14,7 +14,7 @@ use super::lifetime;
 use super::peer::Peer;
 use super::race::Racers;
 use super::settings::Settings;
-use super::stats::{ResolverCounters, Stats};
+use fordway_counters::upstream::{ResolverCounters, Stats};
 use fordway_serve::Network;
 use fordway_serve::clock;
 
@@ -119,7 +119,7 @@ impl Forwarder {
             servers: racers.peers().iter().map(|peer| peer.stats()).collect(),
             ..Stats::default()
         };
-        counters.add_counted_to(&mut stats);
+        counters.add_to(&mut stats);
         stats
     }
 }

@@ -32,7 +32,6 @@ mod random;
 mod request;
 mod settings;
 pub mod shares;
-mod stats;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -44,12 +43,12 @@ use std::sync::Arc;
 
 pub use answer::Answer;
 pub use error::{Error, LookupError};
+pub use fordway_counters::upstream::{ServerStats, Stats};
 pub use fordway_dns64::{Question, Security};
 use forwarder::Forwarder;
 use hickory_proto::rr::DNSClass;
 use key::KeyBuf;
 pub use settings::{Protocol, Server, Settings, TrustAnchors};
-pub use stats::{ServerStats, Stats};
 use validate::Validator;
 
 use fordway_serve::Network;

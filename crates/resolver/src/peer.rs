@@ -10,8 +10,8 @@ use super::error::{AttemptError, Error};
 use super::health::Health;
 use super::query::{Match, Query};
 use super::settings::{Server, Settings};
-use super::stats::{ServerCounters, ServerStats};
 use super::tls::{self, Tls};
+use fordway_counters::upstream::{ServerCounters, ServerStats};
 use fordway_serve::clock;
 
 /// A server, with what all threads know of it.
@@ -111,7 +111,7 @@ impl Peer {
             rtt_us: u32::try_from(self.health.rtt().as_micros()).unwrap_or(u32::MAX),
             ..ServerStats::default()
         };
-        self.counters.add_counted_to(&mut stats);
+        self.counters.add_to(&mut stats);
         stats
     }
 }

@@ -19,7 +19,7 @@ use super::ledger::Ledger;
 use super::others::Others;
 use super::schedule::Schedule;
 use super::settings::{Device, Prefixes};
-use super::stats::{DeviceStats, State};
+use fordway_counters::router::{DeviceStats, State};
 use fordway_serve::Bucket;
 
 /// A message for the socket.

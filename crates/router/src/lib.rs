@@ -35,9 +35,8 @@ mod schedule;
 mod serve;
 mod server;
 mod settings;
-mod stats;
 
+pub use fordway_counters::router::{DeviceStats, State, Stats};
 pub use fordway_dns64::ndp::Preference;
 pub use server::{Bound, Error, Server};
 pub use settings::{Device, Prefixes, Rdnss, Route, Settings, WrongSetting};
-pub use stats::{DeviceStats, State, Stats};

@@ -20,7 +20,7 @@ use super::device::{Link, Outgoing};
 use super::dhcp::{self, ALL_SERVERS};
 use super::host::{Host, forwards};
 use super::settings::Settings;
-use super::stats::Stats;
+use fordway_counters::router::Stats;
 use fordway_serve::message::{MESSAGE_MAX, MessageSocket};
 use fordway_serve::readiness::watched;
 use fordway_serve::thread::Ready;

@@ -10,7 +10,7 @@ use fordway_net::{ChangeWatch, Netlink, Topic};
 use super::host::Host;
 use super::serve::{self, Command, Sockets};
 use super::settings::{Settings, WrongSetting};
-use super::stats::Stats;
+use fordway_counters::router::Stats;
 use fordway_serve::Service;
 use fordway_serve::message::MessageSocket;
 use fordway_serve::thread::Commanded;

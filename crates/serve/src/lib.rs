@@ -8,7 +8,6 @@
 //! | [`pipe`] | octets from socket to socket without a copy |
 //! | [`Acl`], [`Network`], [`Tally`] | which clients may use a service, and limits by client network |
 //! | [`Bucket`] | a rate limit |
-//! | [`counters!`] | counters of a service, and its statistics |
 //! | [`resolv_conf`] | the host's DNS servers |
 //! | [`clock`], [`boottime`] | time as tokio has it, and time that goes on while the host sleeps |
 //!
@@ -26,7 +25,6 @@ mod acl;
 pub mod boottime;
 mod bucket;
 pub mod clock;
-mod counter;
 pub mod listen;
 pub mod message;
 mod network;
@@ -38,6 +36,5 @@ pub mod thread;
 
 pub use acl::Acl;
 pub use bucket::Bucket;
-pub use counter::{Counter, SharedCounter};
 pub use network::{ClientLen, Exceeded, Network, Tally, Ticket};
 pub use service::{Service, differing};

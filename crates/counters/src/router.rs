@@ -1,19 +1,20 @@
-//! What a server counts, and the state of its devices.
+//! Router advertisements: what a server counts, and the state of its devices.
 
 use std::net::Ipv6Addr;
 
 use ipnet::Ipv6Net;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a server has done.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stats {
     /// One per device, in the order of the settings.
     pub devices: Vec<DeviceStats>,
 }
 
 /// The state of a device, and what was counted there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceStats {
     /// Name of the interface.
     pub device: String,
@@ -25,12 +26,15 @@ pub struct DeviceStats {
     /// Source of the advertisements.
     pub link_local: Option<Ipv6Addr>,
     /// Prefixes of the link that are advertised, without deprecated ones.
+    #[schemars(with = "Vec<String>")]
     pub prefixes: Vec<Ipv6Net>,
     /// Prefixes that are advertised as deprecated.
+    #[schemars(with = "Vec<String>")]
     pub deprecated: Vec<Ipv6Net>,
     /// DNS servers that are advertised.
     pub rdnss: Vec<Ipv6Addr>,
     /// NAT64 prefixes that are advertised.
+    #[schemars(with = "Vec<String>")]
     pub pref64: Vec<Ipv6Net>,
     /// Advertisements to all nodes.
     pub sent: u64,
@@ -55,7 +59,7 @@ pub struct DeviceStats {
 }
 
 /// Whether a device advertises (RFC 4861 section 6.2.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// There is no such interface.

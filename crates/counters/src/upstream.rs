@@ -1,15 +1,12 @@
-//! Numbers about upstream servers and the cache.
+//! The resolver behind a DNS64 server: its cache and its upstream servers.
 
-use fordway_serve::counters;
-use serde::{Deserialize, Serialize};
+use crate::counter::counters;
 
 counters! {
     /// What a resolver has done since it was made.
-    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct Stats;
     /// What the resolver counts.
-    #[derive(Debug, Default)]
-    pub(crate) struct ResolverCounters of SharedCounter {}
+    pub struct ResolverCounters of SharedCounter;
     /// Lookups.
     lookups,
     /// Lookups answered from the cache.
@@ -42,11 +39,9 @@ counters! {
 
 counters! {
     /// What one server has done.
-    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct ServerStats;
     /// What is counted by server.
-    #[derive(Debug, Default)]
-    pub(crate) struct ServerCounters of SharedCounter {}
+    pub struct ServerCounters of SharedCounter;
     /// The server, as in the configuration.
     server: String,
     /// Whether it has answered lately; a server that has not is only probed.

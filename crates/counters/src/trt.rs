@@ -1,15 +1,12 @@
-//! What a relay counts.
+//! A transport relay.
 
-use fordway_serve::counters;
-use serde::{Deserialize, Serialize};
+use crate::counter::counters;
 
 counters! {
     /// Numbers since the relay started, of all threads together.
-    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Stats;
     /// The counters of one thread.
-    #[derive(Debug, Default)]
-    pub(crate) struct Counters of Counter {}
+    pub struct Counters of Counter;
     /// TCP connections of clients that there are now.
     connections: u64,
     /// UDP sessions that there are now.
@@ -93,8 +90,8 @@ mod tests {
         other.tcp_accepted.add(3);
         other.icmp_sent.add(1);
         let mut stats = Stats::default();
-        one.add_counted_to(&mut stats);
-        other.add_counted_to(&mut stats);
+        one.add_to(&mut stats);
+        other.add_to(&mut stats);
         assert_eq!(stats, Stats { tcp_accepted: 5, icmp_sent: 1, ..Stats::default() });
     }
 }
