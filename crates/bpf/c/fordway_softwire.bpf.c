@@ -5,7 +5,8 @@
  * packets go on as they arrived. Nothing is dropped here, because the core sends an ICMP error about most of what it
  * drops.
  */
-#define ROUTES_BITS 12
+/* Direct forwarding looks each packet up twice: as it arrives, and as it leaves. */
+#define ROUTES_BITS 13
 
 #include "frame_tc.h"
 
@@ -44,7 +45,7 @@ always_inline int is_routed_to_us(struct __sk_buff *skb, const struct packet *p,
 }
 
 /* One packet, from beginning to end; to_v6: into a tunnel. */
-always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
+always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook, __u32 *wire_len)
 {
 	struct packet p = { .len = skb->len - config.link_layer_len, .gso_size = skb->gso_size };
 	struct journey journey = { .octets = p.len };
@@ -60,7 +61,8 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 	}
 	begin_trace(skb, &journey, skb->gso_size);
 	if (reached)
-		v = to_v6 ? encapsulate(skb, &p, hook, &segments) : decapsulate(skb, &p, hook, &segments);
+		v = to_v6 ? encapsulate(skb, &p, hook, &segments, wire_len)
+			  : decapsulate(skb, &p, hook, &segments, wire_len);
 	v = limit_passes(v, to_v6, hook);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, segments);
 	end_trace(skb, &journey, v);
@@ -89,7 +91,7 @@ int fordway_softwire_uplink_ingress(struct __sk_buff *skb)
 }
 
 /* Ingress of a gateway's devices: what would be routed into the interface is taken before that, and arrives from the
- * interface. All else goes on as it came. */
+ * interface or leaves directly. All else goes on as it came. */
 SEC("tc")
 int fordway_softwire_ingress(struct __sk_buff *skb)
 {

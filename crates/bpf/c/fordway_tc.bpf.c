@@ -4,7 +4,8 @@
  * carries it out, outcome.h counts. Until carry_out the packet is untouched, so packets that are not translated go on as
  * they arrived.
  */
-#define ROUTES_BITS 12
+/* Direct forwarding looks each packet up twice: as it arrives, and as it leaves. */
+#define ROUTES_BITS 13
 
 #include "frame_tc.h"
 
@@ -216,7 +217,7 @@ always_inline int is_routed_to_us(struct __sk_buff *skb, int to_v6)
 }
 
 /* One packet, from beginning to end. */
-always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
+always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook, __u32 *wire_len)
 {
 	struct journey journey = { .octets = skb->len - config.link_layer_len };
 	struct work *work = own_work();
@@ -236,6 +237,7 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 		note_mark(skb);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, work->plan.segments);
 	end_trace(skb, &journey, v);
+	*wire_len = work->plan.wire_len;
 	return v;
 }
 
@@ -261,7 +263,7 @@ int fordway_uplink_ingress(struct __sk_buff *skb)
 }
 
 /* Ingress of a gateway's devices: what would be routed into the interface is translated before that, and
- * arrives from the interface. All else goes on as it came. */
+ * arrives from the interface or leaves directly. All else goes on as it came. */
 SEC("tc")
 int fordway_ingress(struct __sk_buff *skb)
 {

@@ -22,15 +22,40 @@ always_inline __u32 device_of(const struct __sk_buff *skb)
 	return skb->ifindex;
 }
 
+/* Makes the first `len` octets of the packet, or all of a shorter one, accessible. */
+always_inline int reach(struct __sk_buff *skb, struct packet *p, __u32 len)
+{
+	len += config.link_layer_len;
+	if (len > skb->len)
+		len = skb->len;
+	if ((void *)(long)skb->data + len > (void *)(long)skb->data_end && bpf_skb_pull_data(skb, len))
+		return 0;
+	p->data = (void *)(long)skb->data + config.link_layer_len;
+	p->data_end = (void *)(long)skb->data_end;
+	return 1;
+}
+
 always_inline __u32 mark_of(const struct __sk_buff *skb)
 {
 	return skb->mark;
 }
 
-/* Programs at tc redirect no frame to where routing.h says. */
+/* The next hop: an address of either family. The kernel has its link-layer address. */
+struct hop {
+	struct bpf_redir_neigh neighbour;
+};
+
+always_inline void note_hop(struct hop *hop, const struct bpf_fib_lookup *fib)
+{
+	/* May differ from the packet's family: IPv4 by an IPv6 router. An IPv4 address is the first word. */
+	hop->neighbour.nh_family = fib->family;
+	__builtin_memcpy(hop->neighbour.ipv6_nh, fib->ipv6_dst, sizeof(fib->ipv6_dst));
+}
+
+/* Any device takes what is forwarded directly. */
 always_inline int takes_redirected(__u32 ifindex)
 {
-	return 0;
+	return config.direct && ifindex != config.tun_ifindex;
 }
 
 /*

@@ -17,6 +17,18 @@ struct {
 	__type(value, __u32);
 } devices SEC(".maps");
 
+/* Destination and source address of the frames. */
+struct hop {
+	__u8 macs[12];
+	__u8 reserved[4];
+};
+
+always_inline void note_hop(struct hop *hop, const struct bpf_fib_lookup *fib)
+{
+	__builtin_memcpy(hop->macs, fib->dmac, 6);
+	__builtin_memcpy(hop->macs + 6, fib->smac, 6);
+}
+
 always_inline int takes_redirected(__u32 ifindex)
 {
 	return bpf_map_lookup_elem(&devices, &ifindex) != 0;

@@ -22,6 +22,9 @@ struct route_key {
 	__u16 family;
 	/* Type of Service or Traffic Class. */
 	__u16 tos;
+	/* Source and destination port as in the packet, and protocol: 0, but for direct forwarding (direct.h). */
+	__u32 ports;
+	__u32 protocol;
 };
 
 /* Where the kernel sends such packets. */
@@ -33,9 +36,7 @@ struct way {
 	__u32 ifindex;
 	/* Octets of the longest packet. */
 	__u32 mtu;
-	/* Destination and source address of the frames. */
-	__u8 macs[12];
-	__u8 reserved[4];
+	struct hop hop;
 };
 
 /* An entry of the cache. */
@@ -57,14 +58,14 @@ struct route {
 
 always_inline struct route_key route_key_v4(__u32 ifindex, __u8 tos, __be32 src, __be32 dst)
 {
-	struct route_key key = { { src | (__u64)dst << 32 }, ifindex, AF_INET, tos };
+	struct route_key key = { { src | (__u64)dst << 32 }, ifindex, AF_INET, tos, 0, 0 };
 	return key;
 }
 
 always_inline struct route_key route_key_v6(__u32 ifindex, __u8 tos, const struct ipv6_address *src,
 					    const struct ipv6_address *dst)
 {
-	struct route_key key = { { src->hi, src->lo, dst->hi, dst->lo }, ifindex, AF_INET6, tos };
+	struct route_key key = { { src->hi, src->lo, dst->hi, dst->lo }, ifindex, AF_INET6, tos, 0, 0 };
 	return key;
 }
 
@@ -90,14 +91,15 @@ always_inline int is_same_route(const struct route_key *a, const struct route_ke
 {
 	return ((a->address[0] ^ b->address[0]) | (a->address[1] ^ b->address[1]) | (a->address[2] ^ b->address[2]) |
 		(a->address[3] ^ b->address[3]) | (a->ifindex ^ b->ifindex) | (a->family ^ b->family) |
-		(a->tos ^ b->tos)) == 0;
+		(a->tos ^ b->tos) | (a->ports ^ b->ports) | (a->protocol ^ b->protocol)) == 0;
 }
 
 /* Multiplicative hashing: the upper bits depend on all the lower ones. */
 always_inline __u32 route_index(const struct route_key *key)
 {
 	__u64 mixed = key->address[0] * 0x9e3779b97f4a7c15ull ^ key->address[1] * 0xc2b2ae3d27d4eb4full ^
-		      key->address[2] * 0x165667b19e3779f9ull ^ key->address[3] * 0xd6e8feb86659fd93ull;
+		      key->address[2] * 0x165667b19e3779f9ull ^ key->address[3] * 0xd6e8feb86659fd93ull ^
+		      ((__u64)key->protocol << 32 | key->ports) * 0xff51afd7ed558ccdull;
 	return (mixed ^ mixed >> 32) * 0x9e3779b97f4a7c15ull >> (64 - ROUTES_BITS);
 }
 
@@ -118,13 +120,20 @@ always_inline __u32 route_index(const struct route_key *key)
 		cached;                                                                                               \
 	})
 
-/* Whether a device takes redirected frames: each kind of frame has its own answer. */
+/* Whether a device takes redirected frames: each kind of frame has its own answer. A translator's interface never does,
+ * since its output does not go back into it. */
 always_inline int takes_redirected(__u32 ifindex);
 
 /* Asks the kernel. */
 always_inline void ask_routing(FRAME *frame, const struct route_key *key, struct way *way)
 {
-	struct bpf_fib_lookup fib = { .family = key->family, .ifindex = key->ifindex };
+	struct bpf_fib_lookup fib = {
+		.family = key->family,
+		.l4_protocol = key->protocol,
+		.sport = key->ports,
+		.dport = key->ports >> 16,
+		.ifindex = key->ifindex,
+	};
 
 	/* Not 0, so that the kernel says the MTU of the route, and does not look at the length of this packet. */
 	fib.tot_len = 1;
@@ -144,12 +153,10 @@ always_inline void ask_routing(FRAME *frame, const struct route_key *key, struct
 	way->verdict = PASS_ON(FW_PASS_NO_ROUTE);
 	if (found != BPF_FIB_LKUP_RET_SUCCESS)
 		return;
-	/* No translator's interface does: its output never goes back into it. */
 	way->verdict = takes_redirected(fib.ifindex) ? GO_ON : PASS_ON(FW_PASS_NO_REDIRECT);
 	way->ifindex = fib.ifindex;
 	way->mtu = fib.mtu_result;
-	__builtin_memcpy(way->macs, fib.dmac, 6);
-	__builtin_memcpy(way->macs + 6, fib.smac, 6);
+	note_hop(&way->hop, &fib);
 }
 
 #endif

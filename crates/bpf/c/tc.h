@@ -7,6 +7,7 @@
 #define FORDWAY_TC_H
 
 #include "common.h"
+#include "direct.h"
 #include "frame_tc.h"
 #include "maps.h"
 #include "outcome.h"
@@ -40,19 +41,6 @@ always_inline int exceeds_device(struct __sk_buff *skb, __u32 wire_len)
 	return mtu && wire_len > mtu;
 }
 
-/* Makes the first `len` octets of the packet, or all of a shorter one, accessible. */
-always_inline int reach(struct __sk_buff *skb, struct packet *p, __u32 len)
-{
-	len += config.link_layer_len;
-	if (len > skb->len)
-		len = skb->len;
-	if ((void *)(long)skb->data + len > (void *)(long)skb->data_end && bpf_skb_pull_data(skb, len))
-		return 0;
-	p->data = (void *)(long)skb->data + config.link_layer_len;
-	p->data_end = (void *)(long)skb->data_end;
-	return 1;
-}
-
 /* Cuts off the padding of a short Ethernet frame behind the `len` octets of the packet. Not of a super-packet, which the
  * kernel would no longer take for one. */
 always_inline verdict cut_tail(struct __sk_buff *skb, const struct packet *p, __u32 len)
@@ -74,8 +62,9 @@ always_inline long set_frame_type(struct __sk_buff *skb, __u16 ethertype)
 	return bpf_skb_store_bytes(skb, ETHERNET_LEN - 2, &type, 2, 0);
 }
 
-/* Takes one packet from beginning to end; to_v6: it is of IPv4. */
-always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook);
+/* Takes one packet from beginning to end; to_v6: it is of IPv4. `wire_len`: octets of the longest packet that a super-packet
+ * becomes on the wire. */
+always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook, __u32 *wire_len);
 
 /* Notes the begin. 0: the frame is too short, or there are no counters. */
 always_inline int begin_journey(struct __sk_buff *skb, struct journey *journey)
@@ -90,20 +79,27 @@ always_inline int begin_journey(struct __sk_buff *skb, struct journey *journey)
 	return 1;
 }
 
-/* Packets of either family arrive from the interface `ifindex`. */
-always_inline int arrive_from(struct __sk_buff *skb, int hook, __u32 ifindex)
+/* A packet arrives from the interface `ifindex`, or leaves directly. */
+always_inline int carry(struct __sk_buff *skb, int to_v6, int hook, __u32 ifindex)
 {
-	verdict v;
+	__u32 wire_len = 0;
+	verdict v = handle(skb, to_v6, hook, &wire_len);
 
-	if (skb->protocol == bpf_htons(ETH_P_IP))
-		v = handle(skb, 1, hook);
-	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		v = handle(skb, 0, hook);
-	else
-		return TC_ACT_UNSPEC;
+	if (v == GO_ON && hook == HOOK_INGRESS && config.direct)
+		return forward(skb, to_v6, wire_len);
 	if (v == GO_ON)
 		return bpf_redirect(ifindex, BPF_F_INGRESS);
 	return VERDICT_KIND(v) == DROP(0) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+}
+
+/* Packets of either family. */
+always_inline int arrive_from(struct __sk_buff *skb, int hook, __u32 ifindex)
+{
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		return carry(skb, 1, hook, ifindex);
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		return carry(skb, 0, hook, ifindex);
+	return TC_ACT_UNSPEC;
 }
 
 /*
@@ -143,7 +139,8 @@ always_inline int at_uplink_egress(struct __sk_buff *skb)
 {
 	if (skb->protocol != bpf_htons(ETH_P_IP) || skb->vlan_present)
 		return TC_ACT_UNSPEC;
-	return leave_uplink(handle(skb, 1, HOOK_UPLINK));
+	__u32 wire_len;
+	return leave_uplink(handle(skb, 1, HOOK_UPLINK, &wire_len));
 }
 
 /* Ingress of an uplink: frames for this host. */
@@ -151,7 +148,8 @@ always_inline int at_uplink_ingress(struct __sk_buff *skb)
 {
 	if (skb->protocol != bpf_htons(ETH_P_IPV6) || skb->vlan_present || skb->pkt_type != PACKET_HOST)
 		return TC_ACT_UNSPEC;
-	return leave_uplink(handle(skb, 0, HOOK_UPLINK));
+	__u32 wire_len;
+	return leave_uplink(handle(skb, 0, HOOK_UPLINK, &wire_len));
 }
 
 #endif

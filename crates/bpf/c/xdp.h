@@ -120,7 +120,7 @@ always_inline verdict carry_out(struct xdp_md *ctx, const struct packet *p, int 
 	void *end = (void *)(long)ctx->data_end;
 	if ((void *)(ethernet + 1) > end)
 		return DROP(FW_DROP_NO_HEADROOM);
-	__builtin_memcpy(ethernet, way->macs, 12);
+	__builtin_memcpy(ethernet, way->hop.macs, 12);
 	ethernet->type = bpf_htons(to_v6 ? ETH_P_IPV6 : ETH_P_IP);
 	void *front = ethernet + 1;
 	if (to_v6 && plan->new_len == IPV6_LEN + FRAGMENT_LEN) {

@@ -6,7 +6,7 @@
 use std::mem::offset_of;
 
 /// Version of the maps' layout.
-pub(crate) const ABI_VERSION: u32 = 3;
+pub(crate) const ABI_VERSION: u32 = 4;
 
 /// The most translation prefixes.
 pub(crate) const MAX_POOL6: usize = 16;
@@ -215,7 +215,8 @@ abi_struct! {
     trace: u8,
     keep_order: u8,
     icmp_node_id: u8,
-    reserved: [u8; 7],
+    direct: u8,
+    reserved: [u8; 6],
 }
 
 abi_struct! {
@@ -307,7 +308,7 @@ abi_struct! {
 
 abi_struct! {
     /// A processor's counters.
-    FwCounters = "fw_counters", 48 + 1024 + 256 + 56 + 48 + 16;
+    FwCounters = "fw_counters", 48 + 1024 + 256 + 56 + 48 + 24;
     directions: [FwDirectionCounters; 2],
     drops: [u64; 128],
     passed_on: [u64; 32],
@@ -322,6 +323,7 @@ abi_struct! {
     sessions_created: [u64; 3],
     elsewhere: u64,
     tagged: u64,
+    routed: u64,
 }
 
 abi_struct! {

@@ -24,6 +24,7 @@ pub(crate) struct Extra {
     pub(crate) trace: Option<u32>,
     pub(crate) pass_rate: Option<u32>,
     pub(crate) keep_order: bool,
+    pub(crate) direct: bool,
 }
 
 /// The programs' configuration.
@@ -72,6 +73,7 @@ fn common(extra: Extra, traffic_class: TrafficClass) -> FwConfig {
         measure: u8::from(extra.measure),
         trace: u8::from(extra.trace.is_some()),
         keep_order: u8::from(extra.keep_order),
+        direct: u8::from(extra.direct),
         ..FwConfig::zeroed()
     };
     if let TrafficClass::Set(octet) = traffic_class {

@@ -192,6 +192,7 @@ fn load(
         trace: options.trace,
         pass_rate: options.pass_rate,
         keep_order: true,
+        direct: false,
     };
     let stateful = options.stateful.as_ref();
     let tunnels = options.tunnels.as_ref();
@@ -251,6 +252,11 @@ fn load_front(
         Hook::Interface { .. } | Hook::Uplink { .. } => return Ok(None),
         Hook::Ingress { devices, .. } => {
             let len = link_layer_of(devices)?;
+            if options.direct && len != ETHERNET_LEN {
+                let reason = "direct forwarding needs Ethernet devices";
+                let hint = "use forward = \"stack\"";
+                return Err(Unsupported::with_hint(reason, hint).into());
+            }
             let tunnels = loader.tunnels.is_some();
             let program = if tunnels { Program::SoftwireIngress } else { Program::Ingress };
             (program, Counted::Ingress, Place::Ingress, devices, len)
@@ -263,7 +269,9 @@ fn load_front(
         }
     };
     let decrement_hop_limit = loader.config.decrement_hop_limit;
-    let extra = Extra { link_layer_len, decrement_hop_limit, ..behind };
+    // At XDP packets are always forwarded directly, without this.
+    let direct = options.direct && place == Place::Ingress;
+    let extra = Extra { link_layer_len, decrement_hop_limit, direct, ..behind };
     let loaded = loader.load(program.file(), counted, &[program], extra, trace)?;
     let mut devices = devices.clone();
     devices.sort_unstable();
@@ -370,6 +378,8 @@ impl Loader<'_> {
                 let mut settings = *settings;
                 // The hop that routing into the interface would have counted.
                 settings.hop_count.v4_to_v6 |= counted == Counted::Ingress;
+                // And that of routing out of it.
+                settings.hop_count.v6_to_v4 |= extra.direct;
                 (Some((&**maps, softwire_config(&settings))), convert_tunnels(&settings, extra))
             }
             None => (None, convert(self.config, extra)?),

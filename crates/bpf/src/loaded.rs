@@ -37,6 +37,8 @@ pub struct TestOptions {
     pub tunnels: Option<Tunnels>,
     /// Pass on packets without DF that follow one which needs fragments, for a while, as the daemon's programs do.
     pub keep_order: bool,
+    /// As in [`Options`](crate::Options).
+    pub direct: bool,
 }
 
 /// Programs that are loaded but not attached. They go when this is dropped.
@@ -91,6 +93,7 @@ impl Loaded {
             trace: options.trace,
             pass_rate: options.pass_rate,
             keep_order: options.keep_order,
+            direct: options.direct,
         };
         let stateful = options.stateful.as_ref();
         let config = &*relevant(config, stateful);

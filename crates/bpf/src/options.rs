@@ -80,6 +80,9 @@ pub struct Options {
     pub pass_rate: Option<u32>,
     /// At XDP: link-layer addresses that devices have beside their own, as VRRP has them.
     pub virtual_macs: Vec<(u32, [u8; 6])>,
+    /// At the ingress of devices, which have to be Ethernet ones then: a translated packet leaves at once by the device to
+    /// which the kernel routes it, past the stack and its packet filters. What has no such route arrives from the TUN device.
+    pub direct: bool,
     /// Attach by clsact filters even where the kernel has tcx links.
     pub force_clsact: bool,
     /// Of a stateful translator: its settings and tables.
@@ -117,6 +120,7 @@ impl Options {
             trace: None,
             pass_rate: None,
             virtual_macs: Vec::new(),
+            direct: false,
             force_clsact: false,
             stateful: None,
             tunnels: None,

@@ -23,6 +23,8 @@ pub struct Totals {
     pub elsewhere: u64,
     /// Frames that programs in front of routing saw with a VLAN tag.
     pub tagged: u64,
+    /// Direct forwarding: packets that programs have translated and the host's stack had to route.
+    pub routed: u64,
     /// Packets whose translation was timed.
     pub measured_packets: u64,
     /// How long these took, in nanoseconds.
@@ -45,6 +47,7 @@ impl Default for Totals {
             unmatched: 0,
             elsewhere: 0,
             tagged: 0,
+            routed: 0,
             measured_packets: 0,
             measured_ns: 0,
             trace_lost: 0,

@@ -18,6 +18,19 @@ pub enum Engine {
 pub(crate) const ENGINE: Choice<Engine> =
     Choice(&[("auto", Engine::Auto), ("kernel", Engine::Kernel), ("user", Engine::User)]);
 
+/// How packets leave that were taken at the ingress of a gateway's devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forwarding {
+    /// They arrive from the translator's interface, and the host's stack routes them.
+    #[default]
+    Stack,
+    /// They leave at once by the device to which the kernel's routing sends them.
+    Direct,
+}
+
+pub(crate) const FORWARD: Choice<Forwarding> =
+    Choice(&[("stack", Forwarding::Stack), ("direct", Forwarding::Direct)]);
+
 /// Where packets are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attach {

@@ -10,7 +10,7 @@ use fordway_xlat::{IcmpErrors, TrafficClass, UdpChecksumZero};
 use ipnet::Ipv4Net;
 use serde_json::json;
 
-use crate::engine::{ATTACH, Attach, ENGINE, Engine, PASS_RATE};
+use crate::engine::{ATTACH, Attach, ENGINE, Engine, FORWARD, Forwarding, PASS_RATE};
 use crate::keys::common::{HOST4, INTERFACE, NAME, PREFIX4, RATE, TRAFFIC_CLASS};
 use crate::keys::form::{
     BOOLEAN, Choice, List, NUMBER, Octets, Plain, integer, list, octets, or, texts,
@@ -87,6 +87,17 @@ keys! {
                 "this key belongs to attach = \"ingress\" and attach = \"xdp\"",
                 "leave it out, or write attach = \"ingress\"", Vec::new()),
             reload(Down);
+        /// How packets leave that were translated at the `ingress`. `stack`: they arrive from the interface, and the
+        /// host's stack routes them, with nftables and all else that it has. `direct`: they leave at once by the device
+        /// to which the kernel's routing sends them, which is faster. nftables, connection tracking and IPsec policies
+        /// do not see them then: [direct forwarding](kernel-engine.md#direct-forwarding)
+        forward: Forwarding = FORWARD, or(Forwarding::Stack),
+            only(matches!(attach, Attach::Ingress), "this key belongs to attach = \"ingress\"",
+                "leave it out, or write attach = \"ingress\"; XDP forwards directly by itself", Forwarding::Stack);
+        /// Let `forward = "direct"` bypass rules for forwarded packets. Without this key the translator does not start
+        /// where nftables has a base chain at the hook `forward`, or where iptables has a table `filter`
+        bypass_nftables: bool = BOOLEAN, or(false),
+            only(matches!(forward, Forwarding::Direct), "this key belongs to forward = \"direct\"", "leave it out", false);
         /// The kernel engine measures the time that each packet takes, which costs a little. `fordway status` shows the
         /// mean; `fordway run --measure` sets this for all translators
         measure: bool = BOOLEAN, or(false);

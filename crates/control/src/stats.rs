@@ -87,6 +87,10 @@ pub struct KernelStats {
     /// Frames that programs in front of routing saw with a VLAN tag.
     #[serde(default)]
     pub tagged: u64,
+    /// Direct forwarding: packets that programs translated and the host's stack had to route, because no neighbour was
+    /// known, or the packet was too long, or its route led elsewhere than out of a device.
+    #[serde(default)]
+    pub routed: u64,
     /// Packets whose time was taken.
     pub measured_packets: u64,
     /// That time, in nanoseconds.

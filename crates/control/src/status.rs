@@ -75,6 +75,9 @@ pub struct TranslatorStatus {
     /// Why not where it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attach_reason: Option<String>,
+    /// At the ingress of devices: `direct` if translated packets bypass the host's stack and its packet filters, else `stack`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward: Option<String>,
     /// The kernel engine, if it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelStatus>,

@@ -16,6 +16,10 @@ pub(crate) use forwarding::{dual_stack_table, nat44_table};
 pub(crate) use nat64::sentences;
 pub(crate) use proxy::proxy_table;
 pub(crate) use services::{advertise_table, dns64_table};
+/// What `forward = "direct"` means for the host's rules.
+pub(crate) const DIRECT: &str =
+    "direct: nftables, connection tracking and IPsec policies don't see translated packets";
+
 pub(crate) use table::{kernel_table, totals_table};
 
 /// What is shown as it is.

@@ -11,7 +11,7 @@
 #define FORDWAY_ABI_H
 
 /* Changes whenever a map's layout changes. */
-#define FW_ABI_VERSION 3
+#define FW_ABI_VERSION 4
 
 #define FW_MAX_POOL6 16
 /* Explicit mappings that lie in the configuration itself; more go into the maps. */
@@ -229,7 +229,9 @@ struct fw_config {
 	__u8 keep_order;
 	/* Errors from `icmp_source4` carry their IPv6 source. */
 	__u8 icmp_node_id;
-	__u8 reserved[7];
+	/* At the ingress of a gateway's devices: translated packets leave by the device that routing names (direct.h). */
+	__u8 direct;
+	__u8 reserved[6];
 };
 _Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 88, "fw_config");
 
@@ -266,8 +268,10 @@ struct fw_counters {
 	/* In front of routing: frames for other link-layer addresses, but those for many; and frames with a VLAN tag. */
 	__u64 elsewhere;
 	__u64 tagged;
+	/* Direct forwarding: packets that the program has translated and the stack has to route. */
+	__u64 routed;
 };
-_Static_assert(sizeof(struct fw_counters) == 48 + 1024 + 256 + 56 + 48 + 16, "fw_counters");
+_Static_assert(sizeof(struct fw_counters) == 48 + 1024 + 256 + 56 + 48 + 24, "fw_counters");
 
 /* Key of the map `virtual_macs`: a link-layer address beside a device's own, as mac_number() makes it. */
 struct fw_virtual_mac {

@@ -54,22 +54,32 @@ fn the_program_agrees_with_the_core_odd() {
 
 #[test]
 fn the_ingress_agrees_with_the_core_even() {
-    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 0);
+    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 0, false);
 }
 
 #[test]
 fn the_ingress_agrees_with_the_core_odd() {
-    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 1);
+    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 1, false);
+}
+
+#[test]
+fn direct_forwarding_agrees_with_the_core_even() {
+    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 0, true);
+}
+
+#[test]
+fn direct_forwarding_agrees_with_the_core_odd() {
+    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 1, true);
 }
 
 #[test]
 fn xdp_agrees_with_the_core_even() {
-    in_front_of_routing_agrees(Program::XdpNat64, MAX_LEFT_AT_XDP, 0);
+    in_front_of_routing_agrees(Program::XdpNat64, MAX_LEFT_AT_XDP, 0, false);
 }
 
 #[test]
 fn xdp_agrees_with_the_core_odd() {
-    in_front_of_routing_agrees(Program::XdpNat64, MAX_LEFT_AT_XDP, 1);
+    in_front_of_routing_agrees(Program::XdpNat64, MAX_LEFT_AT_XDP, 1, false);
 }
 
 /// Tables that were used up many times over serve hosts in IPv4 in the kernel, as new ones do.
@@ -159,12 +169,12 @@ fn interface_agrees(first: usize) {
     }
 }
 
-fn in_front_of_routing_agrees(program: Program, max_left: usize, first: usize) {
+fn in_front_of_routing_agrees(program: Program, max_left: usize, first: usize, direct: bool) {
     if !can_use_tun() {
         return;
     }
     apart(|| {
-        let options = gateway();
+        let options = TestOptions { direct, ..gateway() };
         agrees(first, max_left, &|config, settings| {
             Pair::of(program, options.clone(), config, settings)
         });

@@ -29,9 +29,9 @@ pub(crate) enum State {
     Softwire(fordway_softwire::Settings),
 }
 
-const GATEWAY: &[&str] = &["interface", "ingress", "xdp"];
+const GATEWAY: &[&str] = &["interface", "ingress", "direct", "xdp"];
 const CLIENT: &[&str] = &["interface", "uplink"];
-const TEP: &[&str] = &["interface", "ingress"];
+const TEP: &[&str] = &["interface", "ingress", "direct"];
 
 pub(crate) fn all() -> Vec<Kind> {
     let stateless = |name, places, config| Kind { name, places, config, state: State::None };

@@ -16,8 +16,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use kinds::{Kind, State};
 
-/// Attach points by the name in the configuration.
-const PLACES: [&str; 4] = ["interface", "uplink", "ingress", "xdp"];
+/// Attach points by the name in the configuration; and the ingress with direct forwarding.
+const PLACES: [&str; 5] = ["interface", "uplink", "ingress", "direct", "xdp"];
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -63,11 +63,11 @@ fn load(kind: &Kind, place: &str) -> Result<(), Failed> {
     let hook = match place {
         "interface" => Hook::Interface { tun },
         "uplink" => Hook::Uplink { device, tun },
-        "ingress" => Hook::Ingress { devices: vec![device, other], tun },
+        "ingress" | "direct" => Hook::Ingress { devices: vec![device, other], tun },
         _ => Hook::Xdp { devices: vec![device, other], tun },
     };
     let folder = Folder::new(kind, place);
-    let mut options = Options::new(&folder.0, hook);
+    let mut options = Options { direct: place == "direct", ..Options::new(&folder.0, hook) };
     match &kind.state {
         State::None => {}
         State::Nat64(settings) => {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fordway_config::{
-    Attach, Clat, Config, Control, Dynamic4, Engine, Gateway, Gateways, InterfaceName, LevelFilter,
-    Log, LogEvent, LogFormat, LogTarget, Metrics, Mode, Nat64, NatLog, OnSigterm, Pool, Pool4,
-    Pool4Source, Ports, Pref64, Resolved, Siit, Source6, Translator, parse,
+    Attach, Clat, Config, Control, Dynamic4, Engine, Forwarding, Gateway, Gateways, InterfaceName,
+    LevelFilter, Log, LogEvent, LogFormat, LogTarget, Metrics, Mode, Nat64, NatLog, OnSigterm,
+    Pool, Pool4, Pool4Source, Ports, Pref64, Resolved, Siit, Source6, Translator, parse,
 };
 use fordway_xlat::addr::{Eam, Pool6};
 use fordway_xlat::nat64::{Allocation, Filtering, Lifetimes, Protocol, Quotas, Sizes, StaticBib};
@@ -283,7 +283,7 @@ prop_compose! {
             vec![UdpChecksumZero::Compute, UdpChecksumZero::Drop, UdpChecksumZero::Pass]
         ),
         traffic_class in option::of(any::<u8>()),
-        flags in any::<[bool; 8]>(),
+        flags in any::<[bool; 10]>(),
         mtu in option::of(1280u32..=65_535),
         queues in option::of(1usize..=256),
         queue_length in 64u32..=65_536,
@@ -302,6 +302,14 @@ prop_compose! {
                 (Attach::Ingress, Mode::Clat(_)) => Vec::new(),
                 _ => devices,
             },
+            forward: match (attach, &mode) {
+                (Attach::Ingress, Mode::Siit(_) | Mode::Nat64(_)) if flags[8] => Forwarding::Direct,
+                _ => Forwarding::Stack,
+            },
+            bypass_nftables: flags[8]
+                && flags[9]
+                && attach == Attach::Ingress
+                && !matches!(mode, Mode::Clat(_)),
             measure: flags[6] && engine != Engine::User,
             pass_rate: pass_rate.filter(|_| !matches!(mode, Mode::Clat(_))),
             eam: if matches!(mode, Mode::Nat64(_)) { Vec::new() } else { eam },

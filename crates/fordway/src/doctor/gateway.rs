@@ -11,7 +11,7 @@ use super::finding::Findings;
 use super::firewall::{Flow, Wanted};
 use super::view::View;
 use crate::failure::Failure;
-use crate::report::sentences;
+use crate::report::{DIRECT, sentences};
 use crate::settings::{prefixes, upstream};
 use fordway_control::Status;
 
@@ -209,6 +209,9 @@ pub(super) fn check_daemon(status: Result<&Status, &Failure>, findings: &mut Fin
         for warning in it.kernel.iter().flat_map(|kernel| &kernel.warnings) {
             let text = format!("{}: {}", it.name, warning.text);
             findings.warning("attach", text, warning.advice.clone());
+        }
+        if it.forward.as_deref() == Some("direct") {
+            findings.good("forwarding", format!("{}: {DIRECT}", it.name));
         }
         if let Some(reason) = &it.attach_reason {
             let text = format!("{}: programs are attached elsewhere: {reason}", it.name);

@@ -70,6 +70,7 @@ pub(super) const GROUPS: &[Group] = &[
             Counter kernel_unmatched[translator] "Packets seen by the kernel engine, at the uplink or at XDP, that were none of the translator's" |s, _, put| kernel(s, put, |it| it.unmatched);
             Counter kernel_elsewhere[translator] "Frames for other link-layer addresses, seen by programs in front of routing (`ingress`, XDP); not those for many" |s, _, put| kernel(s, put, |it| it.elsewhere);
             Counter kernel_tagged[translator] "Frames with a VLAN tag, seen by programs in front of routing" |s, _, put| kernel(s, put, |it| it.tagged);
+            Counter kernel_routed[translator] "With `forward = \"direct\"`: translated packets that the host's stack had to route" |s, _, put| kernel(s, put, |it| it.routed);
             Counter kernel_measured_packets[translator] "With `measure`: packets whose time was taken" |s, _, put| kernel(s, put, |it| it.measured_packets);
             Counter kernel_measured_nanoseconds[translator] "With `measure`: the time that these took in the programs" |s, _, put| kernel(s, put, |it| it.measured_ns);
             Counter kernel_trace_lost[translator] "Trace events that were not told" |s, _, put| kernel(s, put, |it| it.trace_lost);

@@ -9,6 +9,7 @@ use fordway_control::{
 
 use super::{Lines, Render};
 use crate::output::{FAINT, GOOD, STRONG};
+use crate::report::DIRECT;
 
 impl Lines for SoftwireStatus {
     fn lines(&self) -> Vec<(&'static str, String)> {
@@ -81,6 +82,10 @@ impl Render for TranslatorStatus {
             None => self.attach.clone(),
         };
         line("attached", &at);
+        match self.forward.as_deref() {
+            Some("direct") => line("forwarding", DIRECT),
+            other => line("forwarding", other.unwrap_or_default()),
+        }
         if let Some(kernel) = &self.kernel {
             for (label, value) in kernel.lines() {
                 line(label, &value);

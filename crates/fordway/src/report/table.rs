@@ -70,6 +70,13 @@ pub(crate) fn kernel_table(kernel: &KernelStats) -> String {
             group(direction.segments)
         );
     }
+    if kernel.routed > 0 {
+        let packets = group(kernel.routed);
+        let _ = writeln!(
+            text,
+            "  {STRONG}not forwarded directly{STRONG:#}: {packets} packets, which the stack routed"
+        );
+    }
     for (what, causes) in
         [("passed on", &kernel.passed_on), ("left to the stack", &kernel.left_to_stack)]
     {

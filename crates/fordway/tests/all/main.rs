@@ -13,6 +13,7 @@ mod clat_auto_speed;
 mod clat_hooks;
 mod cli;
 mod daemon;
+mod direct;
 mod discover;
 mod dns64;
 mod dns64_server;

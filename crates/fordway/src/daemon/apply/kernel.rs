@@ -7,13 +7,13 @@ use fordway_bpf::{
     Accelerator, Error, Events, Hook, Host, Options, PassReason, Place, SoftwireMaps, Totals,
     Tunnels, Unsupported,
 };
-use fordway_config::{Attach, Engine as EngineChoice, Translator};
+use fordway_config::{Attach, Engine as EngineChoice, Forwarding, Translator};
 use fordway_engine::Core;
 use fordway_softwire::{PATH_MTU_LIFETIME, Softwire};
 use fordway_xlat::nat64::Settings;
 use fordway_xlat::{Config, HopCount};
 
-use crate::daemon::plan::placement::Devices;
+use crate::daemon::plan::placement::{Bypassed, Devices};
 use crate::daemon::plan::uplink::Way;
 use crate::pins;
 use fordway_control::{KernelStatus, KernelWarning, ProgramStatus};
@@ -90,6 +90,7 @@ pub(crate) struct Tuning {
     pub(super) pass_rate: Option<u32>,
     /// Link-layer addresses that devices have beside their own.
     pub(crate) virtual_macs: Vec<(u32, [u8; 6])>,
+    pub(crate) direct: bool,
 }
 
 impl Tuning {
@@ -98,18 +99,20 @@ impl Tuning {
             measure: config.measure,
             pass_rate: config.pass_rate,
             virtual_macs: devices.virtual_macs().to_vec(),
+            direct: config.forward == Forwarding::Direct,
         }
     }
 
     pub(super) fn into_options(self, options: Options) -> Options {
-        let Tuning { measure, pass_rate, virtual_macs } = self;
-        Options { measure, pass_rate, virtual_macs, ..options }
+        let Tuning { measure, pass_rate, virtual_macs, direct } = self;
+        Options { measure, pass_rate, virtual_macs, direct, ..options }
     }
 
     fn is_of(&self, options: &Options) -> bool {
         self.measure == options.measure
             && self.pass_rate == options.pass_rate
             && self.virtual_macs == options.virtual_macs
+            && self.direct == options.direct
     }
 }
 
@@ -186,11 +189,12 @@ impl Kernel {
     pub(super) fn new_warnings(
         &mut self,
         name: &mut impl FnMut(u32) -> String,
+        bypassed: Bypassed,
     ) -> Vec<KernelWarning> {
         if let Some(seen) = warning::seen(&self.accelerator).ok().flatten() {
             self.front.look(seen);
         }
-        let all = warning::warnings(&self.accelerator, self.front, name);
+        let all = warning::warnings(&self.accelerator, self.front, name, bypassed);
         let before: BTreeSet<String> = all.iter().map(|warning| warning.about.clone()).collect();
         let before = std::mem::replace(&mut self.told, before);
         all.into_iter().filter(|warning| !before.contains(&warning.about)).collect()
@@ -214,8 +218,12 @@ impl Kernel {
         kinds.join(", ")
     }
 
-    pub(crate) fn status(&self, name: &mut impl FnMut(u32) -> String) -> KernelStatus {
-        let warnings = warning::warnings(&self.accelerator, self.front, name);
+    pub(crate) fn status(
+        &self,
+        name: &mut impl FnMut(u32) -> String,
+        bypassed: Bypassed,
+    ) -> KernelStatus {
+        let warnings = warning::warnings(&self.accelerator, self.front, name, bypassed);
         let programs = self.accelerator.attachments().iter().map(|it| ProgramStatus {
             device: name(it.ifindex),
             place: match it.place {

@@ -1,11 +1,11 @@
 //! A translator that runs: its engines, and what it changed on the host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use fordway_bpf::Options;
-use fordway_config::{Attach, Engine as EngineChoice, Translator};
+use fordway_config::{Attach, Engine as EngineChoice, Forwarding, Translator};
 use fordway_engine::{Engine, QueueCounters};
 use fordway_net::Netlink;
 use tracing::{debug, info, warn};
@@ -17,7 +17,7 @@ use super::tracing::Tracing;
 use super::tunnels::{Tunnel, Waiting};
 use super::upkeep::Upkeep;
 use crate::daemon::plan::changes::{self, keep};
-use crate::daemon::plan::placement::{self, Devices, Intent, Placement, refused};
+use crate::daemon::plan::placement::{self, Bypassed, Devices, Intent, Placement, refused};
 use crate::daemon::plan::resolve::Facts;
 use crate::failure::Failure;
 use crate::pins;
@@ -177,6 +177,17 @@ impl Running {
         Some(fordway_bpf::Stateful { settings: self.kernel_settings()?, maps })
     }
 
+    /// Whether translated packets bypass the host's stack.
+    pub(crate) fn is_direct(&self) -> bool {
+        let at_ingress = self.place.attach == Attach::Ingress && self.kernel.is_some();
+        at_ingress && self.config.forward == Forwarding::Direct
+    }
+
+    /// Rules for forwarded packets that they bypass, without having been told to.
+    pub(crate) fn bypassed(&self) -> Bypassed {
+        if self.is_direct() { placement::bypassed(&self.config) } else { Ok(BTreeSet::new()) }
+    }
+
     /// Where its programs belong.
     pub(crate) fn hook(&self) -> fordway_bpf::Hook {
         let tun = self.engine.device().ifindex();
@@ -206,6 +217,9 @@ impl Running {
         }
         let where_ = match (&self.place.attach, &self.place.way) {
             (Attach::Uplink, Some(way)) => format!("the uplink {}", way.device),
+            (Attach::Ingress, _) if self.is_direct() => {
+                "the ingress of the devices, with direct forwarding past nftables".to_owned()
+            }
             (Attach::Ingress, _) => "the ingress of the devices".to_owned(),
             (Attach::Xdp, _) => "XDP".to_owned(),
             _ => "the interface".to_owned(),
@@ -264,7 +278,8 @@ impl Running {
         let mut names: BTreeMap<u32, String> = self.place.devices.names().collect();
         names.extend(self.place.way.as_ref().map(|way| (way.ifindex, way.device.clone())));
         let mut name = |index| names.get(&index).cloned().unwrap_or(format!("device {index}"));
-        let found = self.kernel.as_mut().map(|kernel| kernel.new_warnings(&mut name));
+        let bypassed = self.bypassed();
+        let found = self.kernel.as_mut().map(|kernel| kernel.new_warnings(&mut name, bypassed));
         for warning in found.into_iter().flatten() {
             warn!("{}: {}; {}", self.config.name, warning.text, warning.advice);
         }

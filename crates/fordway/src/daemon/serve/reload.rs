@@ -8,7 +8,7 @@ mod checks;
 
 use std::collections::BTreeMap;
 
-use fordway_config::{Advertise, Config, InterfaceName, Translator, load_with};
+use fordway_config::{Advertise, Attach, Config, InterfaceName, Translator, load_with};
 use fordway_net::privilege::{self, Capability};
 use tracing::warn;
 
@@ -18,6 +18,7 @@ use crate::daemon::apply::change::Before;
 use crate::daemon::apply::running::Running;
 use crate::daemon::apply::translators::start_all;
 use crate::daemon::plan::entry::Entry;
+use crate::daemon::plan::placement::check_bypass;
 use crate::daemon::reconcile::auto::{self, Auto};
 use crate::failure::Failure;
 use crate::settings;
@@ -99,6 +100,9 @@ impl Daemon {
     ) -> Result<(), Failure> {
         for (at, new) in changed {
             let one = &mut self.translators.running[at];
+            if one.place.attach == Attach::Ingress {
+                check_bypass(&new)?;
+            }
             match one.change(&new)? {
                 None => {
                     names.same += 1;

@@ -41,7 +41,9 @@ impl Running {
             }
             .to_owned(),
             attach_reason: self.place.reason.clone(),
-            kernel: self.kernel.as_ref().map(|kernel| kernel.status(device_name)),
+            forward: (self.place.attach == Attach::Ingress)
+                .then(|| if self.is_direct() { "direct" } else { "stack" }.to_owned()),
+            kernel: self.kernel.as_ref().map(|kernel| kernel.status(device_name, self.bypassed())),
             interface: device.name().to_owned(),
             ifindex: device.ifindex(),
             adopted: !self.own,
@@ -158,6 +160,7 @@ fn kernel_stats(totals: &fordway_bpf::Totals) -> KernelStats {
         unmatched: totals.unmatched,
         elsewhere: totals.elsewhere,
         tagged: totals.tagged,
+        routed: totals.routed,
         measured_packets: totals.measured_packets,
         measured_ns: totals.measured_ns,
         trace_lost: totals.trace_lost,

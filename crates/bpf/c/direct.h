@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Direct forwarding: a packet that was taken at the ingress of a gateway's device leaves at once by the device to which
+ * the kernel would route it, past the stack's receive path, netfilter and routing. The kernel's tables decide (routing.h), as for
+ * a packet that arrives from the translator's interface; the kernel also writes the link-layer header, and so probes
+ * neighbours as it does for its own packets. What the tables don't send to a known neighbour arrives from the interface,
+ * and the stack routes it.
+ */
+#ifndef FORDWAY_DIRECT_H
+#define FORDWAY_DIRECT_H
+
+#include "common.h"
+#include "frame_tc.h"
+#include "maps.h"
+#include "route_cache.h"
+
+/* Whether the transport header begins with the ports. */
+always_inline int begins_with_ports(__u32 protocol)
+{
+	return protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP || protocol == PROTOCOL_UDP_LITE ||
+	       protocol == PROTOCOL_DCCP || protocol == PROTOCOL_SCTP;
+}
+
+/* What the kernel routes the packet by, as it is now: rules and multipath routes may look at protocol and ports. 0: the
+ * header is out of reach, or has options, which are for the stack. */
+always_inline int read_flow(struct __sk_buff *skb, int is_v4, struct route_key *key)
+{
+	__u32 header_len = is_v4 ? IPV4_LEN : IPV6_LEN;
+	struct packet p = {};
+
+	if (!reach(skb, &p, header_len + sizeof(key->ports)) || !read_route_key(&p, is_v4, config.tun_ifindex, key))
+		return 0;
+	const struct ipv4_header *v4 = p.data;
+	const struct ipv6_header *v6 = p.data;
+	int is_fragment = is_v4 && v4->fragment & bpf_htons(IPV4_MF | IPV4_OFFSET);
+	if (is_v4 && v4->version_ihl != 0x45)
+		return 0;
+	key->protocol = is_v4 ? v4->protocol : v6->next_header;
+	const __u32 *ports = octets_at(&p, header_len, sizeof(*ports));
+	if (ports && !is_fragment && begins_with_ports(key->protocol))
+		key->ports = *ports;
+	return 1;
+}
+
+/*
+ * Forwards a packet that has been translated; to_v6: it is of IPv6 now. `wire_len`: octets of the longest segment of a
+ * super-packet. Packets with a mark are the stack's, because rules may route by it.
+ */
+__noinline int forward(struct __sk_buff *skb, int to_v6, __u32 wire_len)
+{
+	__u32 zero = 0, len = skb->gso_size ? wire_len : skb->len - config.link_layer_len;
+	struct route_key key;
+
+	if (!skb->mark && (to_v6 ? read_flow(skb, 0, &key) : read_flow(skb, 1, &key))) {
+		const struct way *way = way_of(skb, &key);
+		if (way && way->verdict == GO_ON && len <= way->mtu)
+			return bpf_redirect_neigh(way->ifindex, (void *)&way->hop.neighbour,
+						  sizeof(way->hop.neighbour), 0);
+	}
+	struct fw_counters *c = bpf_map_lookup_elem(&counters, &zero);
+	if (c)
+		c->routed++;
+	return bpf_redirect(config.tun_ifindex, BPF_F_INGRESS);
+}
+
+#endif
