@@ -9,6 +9,7 @@ mod monitor;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use fordway_data::spec::Pin;
 
 pub(crate) use after::{CompareArgs, DecideArgs, FailIf, PublishArgs, ReportArgs};
 pub(crate) use guest::GuestArgs;
@@ -87,6 +88,7 @@ Exit status: 0 all are valid, 2 one is not.")]
   sudo fordway-lab run clat-vs-dual-stack --clocksource tsc,kvm-clock
   sudo fordway-lab run dns64 --cached 0,40,80,100 --native 0,50
   sudo fordway-lab run mine.toml
+  sudo fordway-lab run nat64 --pin client=0,mechanism=1,server=0   each part on processors of its own
   sudo fordway-lab run clat-vs-dual-stack --hosts hosts.toml   client on one host, server on another
   sudo fordway-lab run kernel-translators --guest              beside Jool, in a guest that loads its modules
   sudo fordway-lab run aa --blocks 20
@@ -276,6 +278,10 @@ pub(crate) struct PlanArgs {
     pub(crate) native: Vec<u8>,
     /// A/A: one mechanism (the one of --only, or the sentinel) so many times in each block; whatever differs is noise
     #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(2..=20))]
+    /// Bind client, mechanism and server to processors: auto, or client=0,mechanism=1,server=0; with --hosts also
+    /// client-irq and server-irq, the interrupts of the devices on the wire
+    #[arg(long, value_name = "auto|ROLE=LIST,...")]
+    pub(crate) pin: Option<Pin>,
     pub(crate) aa: Option<u32>,
     /// Coefficient of variation of a deployment's value (0.05 is 5 %): says what the blocks can show
     #[arg(long, value_name = "SHARE", value_parser = share)]

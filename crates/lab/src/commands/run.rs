@@ -78,6 +78,9 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     );
     print_skipped(&run);
     for note in notes(&experiment, &run).into_iter().chain(sizes(&experiment, &run, &args.plan)?) {
+    if let Some(pin) = &run.pin {
+        crate::note!("  pin       {}", super::plan::pin_words(pin));
+    }
         crate::note!("  note      {note}");
     }
     let others = pair.is_none().then(|| watch.end());
