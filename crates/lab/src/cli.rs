@@ -99,6 +99,16 @@ Exit status: 0 all are valid, 2 one is not.")]
     #[command(after_help = "Examples:
   sudo fordway-lab resume results/monday")]
     Resume(ResumeArgs),
+    /// Show a run while it goes on, in another terminal: progress, medians so far, trials that do not count
+    #[command(after_help = "Examples:
+  fordway-lab watch                           the run that goes on, or the newest in lab-results
+  fordway-lab watch results/monday
+  fordway-lab watch results/monday --once     print it once
+  fordway-lab watch | tee log                 without a terminal: a line for each trial
+  fordway-lab watch --json | jq -c 'select(.valid | not)'
+
+It reads the run's folder and nothing else, so a copy of it will do; Ctrl-C does not touch the run.")]
+    Watch(WatchArgs),
     /// Two hosts instead of one machine: print a hosts file, or mark the hosts of one as lab hosts
     #[command(after_help = "Examples:
   fordway-lab hosts --example > hosts.toml
@@ -268,6 +278,10 @@ pub(crate) struct PlanArgs {
     /// Segmentation and checksum offloads of the lab's veth devices
     #[arg(long, value_enum, default_value = "on")]
     pub(crate) offloads: Switch,
+    /// Bind client, mechanism and server to processors: auto, or client=0,mechanism=1,server=0; with --hosts also
+    /// client-irq and server-irq, the interrupts of the devices on the wire
+    #[arg(long, value_name = "auto|ROLE=LIST,...")]
+    pub(crate) pin: Option<Pin>,
     /// Per cent of the names asked for that a DNS64 server knows; several, with commas, are a factor
     #[arg(long, value_delimiter = ',', value_name = "PERCENT",
           value_parser = clap::value_parser!(u8).range(0..=100))]
@@ -278,10 +292,6 @@ pub(crate) struct PlanArgs {
     pub(crate) native: Vec<u8>,
     /// A/A: one mechanism (the one of --only, or the sentinel) so many times in each block; whatever differs is noise
     #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(2..=20))]
-    /// Bind client, mechanism and server to processors: auto, or client=0,mechanism=1,server=0; with --hosts also
-    /// client-irq and server-irq, the interrupts of the devices on the wire
-    #[arg(long, value_name = "auto|ROLE=LIST,...")]
-    pub(crate) pin: Option<Pin>,
     pub(crate) aa: Option<u32>,
     /// Coefficient of variation of a deployment's value (0.05 is 5 %): says what the blocks can show
     #[arg(long, value_name = "SHARE", value_parser = share)]
@@ -352,6 +362,19 @@ pub(crate) struct RunArgs {
     /// Where it runs, if not on this machine.
     #[command(flatten)]
     pub(crate) guest: GuestArgs,
+}
+
+/// Arguments of `watch`.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Folder of the run [default: the run that goes on, or the newest in lab-results]
+    pub(crate) dir: Option<PathBuf>,
+    /// Print the state once
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print JSON: an object for each trial, one a line; with --once the state
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `resume`.
