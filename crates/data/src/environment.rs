@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::spec::{Processors, Role};
+
 /// What a machine was like when a run began.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
@@ -51,6 +53,12 @@ pub struct Environment {
     pub versions: BTreeMap<String, String>,
     /// SHA-256 of every program used, by path.
     pub programs: BTreeMap<String, String>,
+    /// On which processors what is done, as it was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Affinity>,
+    /// What the run bound to processors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<Pinned>,
     /// Both hosts, where the run has two; all else here is that of the client's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Box<HostsRecord>>,
@@ -77,6 +85,13 @@ impl Environment {
         Some(format!("{} is not the program that it was when the run began", other.0))
     }
 
+    /// Calls `change` with the record of each machine of a run: this one, and that of the server's host, where there are two.
+    pub fn each_machine(&mut self, mut change: impl FnMut(&mut Self, bool)) {
+        change(self, false);
+        let hosts = self.hosts.iter_mut().flat_map(|record| record.hosts.values_mut());
+        hosts.filter_map(|host| host.environment.as_mut()).for_each(|server| change(server, true));
+    }
+
     /// The same of the server's host, and of both hosts' devices on the wire.
     fn other_host_changed(&self, now: &Self) -> Option<String> {
         let (was, is) = self.hosts.as_ref().zip(now.hosts.as_ref())?;
@@ -88,6 +103,70 @@ impl Environment {
             }
             was.environment.as_ref()?.changed(is.environment.as_ref()?).map(of)
         })
+    }
+}
+
+/// What of a machine decides on which processors work is done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Affinity {
+    /// Processors that the lab and all that it starts may use.
+    pub allowed: Processors,
+    /// Processors that the scheduler uses only for what is bound to them (`isolcpus`).
+    #[serde(default, skip_serializing_if = "Processors::is_empty")]
+    pub isolated: Processors,
+    /// Frequency governors, each with its processors; empty: the kernel sets no frequencies.
+    pub governors: BTreeMap<String, Processors>,
+    /// Whether irqbalance runs, which moves interrupts.
+    pub irqbalance: bool,
+    /// Interrupts of the device on the wire, by number and name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub interrupts: BTreeMap<String, String>,
+    /// Processors, as a mask, that its receive queues hand packets on to (RPS); zeros: none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rps: BTreeMap<String, String>,
+    /// Processors, as a mask, that send by each of its queues (XPS); zeros: any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub xps: BTreeMap<String, String>,
+}
+
+/// What a run bound to processors of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pinned {
+    /// What was asked for.
+    pub asked: String,
+    /// The processors of each role on this machine.
+    pub roles: BTreeMap<Role, Processors>,
+    /// What was in force while the run measured.
+    pub in_force: Affinity,
+    /// What was no longer so at its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<String>,
+}
+
+impl Affinity {
+    /// Settings as text, by name: for a table, and to see what has changed.
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        let mut all = BTreeMap::new();
+        for (governor, on) in &self.governors {
+            for cpu in on.iter() {
+                all.insert(format!("governor of processor {cpu}"), governor.clone());
+            }
+        }
+        for (what, of) in [("interrupt", &self.interrupts), ("RPS", &self.rps), ("XPS", &self.xps)]
+        {
+            all.extend(of.iter().map(|(name, on)| (format!("{what} {name}"), on.clone())));
+        }
+        all
+    }
+
+    /// What is not as it is here in `now`, in words.
+    pub fn moved(&self, now: &Self) -> Vec<String> {
+        let now = now.settings();
+        let differs = |(name, was): (String, String)| {
+            let is = now.get(&name).map_or("gone", String::as_str);
+            (is != was).then(|| format!("{name}: {was} at first, {is} at the end"))
+        };
+        self.settings().into_iter().filter_map(differs).collect()
     }
 }
 

@@ -19,6 +19,7 @@ mod hosts;
 mod implementation;
 mod kind;
 mod metric;
+mod pin;
 mod point;
 mod profile;
 pub(crate) mod published;
@@ -32,6 +33,7 @@ pub use hosts::{EXAMPLE, HostSpec, Hosts};
 pub use implementation::{IMPLEMENTATIONS, RESOLVERS, kinds};
 pub use kind::{Carries, Kind};
 pub use metric::Metric;
+pub use pin::{Cores, Pin, Processors, Role};
 pub use point::{Axis, Point, quantity};
 pub use profile::Profile;
 pub(crate) use schema::SCHEMA;
@@ -242,6 +244,9 @@ pub struct RunSpec {
     /// The two hosts, when it is not one machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Hosts>,
+    /// What its parts are bound to, when they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Pin>,
     /// The guest in which it runs, when it is not the machine itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<Guest>,
@@ -270,6 +275,7 @@ impl RunSpec {
             versions: BTreeMap::new(),
             replay: String::new(),
             hosts: None,
+            pin: None,
             guest: None,
         }
     }

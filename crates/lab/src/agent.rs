@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use crate::backend::{Backend, Netns, Place};
 use crate::environment;
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
-use crate::host::clocksource;
 use crate::host::cpu::Meter;
+use crate::host::{affinity, clocksource};
 use crate::hosts::orders::{Answer, BEAT, Deploy, Hello, Numbered, Order, Placed, Refusal};
-use crate::hosts::{MARK, record};
+use crate::hosts::{Ends, MARK, record};
 use crate::mechanism::{self, Context, Deployed, Mechanism};
 use crate::process::{self, INTERRUPTED, Output};
 use crate::runner::surveyed;
@@ -139,6 +139,12 @@ impl Agent {
             }
             Order::Answer => value(true),
             Order::Device { name } => value(record::nic(&name)?),
+            Order::Cores => value(affinity::cores()),
+            Order::Affinity { device } => value(affinity::found(Some(&device))),
+            Order::Bind { device, irq, busy } => {
+                value(self.guard.set(&affinity::wanted(&device, irq.as_ref(), &busy)?)?)
+            }
+            Order::Astray { handle, on } => value(self.slot(handle)?.deployed.astray(&on)),
             Order::Clocksources => value((clocksource::current()?, clocksource::available()?)),
             Order::Clocksource { name } => value(self.guard.switch_clocksource(&name)?),
             Order::Conntrack { connections } => value(self.guard.raise_conntrack(connections)?),
@@ -194,12 +200,13 @@ impl Agent {
     }
 
     fn deploy(&mut self, wanted: &Deploy) -> Result<Placed> {
-        let Deploy { prefix, offloads, arm, spec, name, sessions } = wanted;
+        let Deploy { prefix, offloads, arm, spec, name, sessions, pin } = wanted;
         let network = Network::described(prefix, Shape::of(arm, *offloads), Some(arm))?;
         let mechanism = mechanism::of_part(arm, spec, self.fordway.as_deref())?;
         let logs = self.backend.dir.clone();
+        let backend = Ends::one(self.backend.clone(), pin.clone()).of_mechanism();
         let deployed = mechanism.deploy(Context {
-            backend: &self.backend,
+            backend: &backend,
             network: &network,
             spec,
             name,

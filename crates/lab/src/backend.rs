@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_data::files::write_file;
+use fordway_data::spec::Pin;
 use fordway_data::trial::CpuUse;
 
 use crate::error::{LabError, Result};
@@ -43,6 +44,11 @@ pub(crate) trait Backend {
 
     /// The device of a place's machine on the wire to the other machine, when there are two.
     fn wire(&self, _place: &Place) -> Option<&str> {
+        None
+    }
+
+    /// What programs in places are bound to, when they are.
+    fn pin(&self) -> Option<&Pin> {
         None
     }
 
@@ -167,7 +173,7 @@ impl Drop for Served {
 }
 
 /// The default back end: Linux network namespaces of this machine.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Netns {
     /// Folder for deployed files.
     pub(crate) dir: PathBuf,

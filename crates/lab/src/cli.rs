@@ -9,6 +9,7 @@ mod monitor;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use fordway_data::spec::Pin;
 
 pub(crate) use after::{CompareArgs, DecideArgs, FailIf, PublishArgs, ReportArgs};
 pub(crate) use guest::GuestArgs;
@@ -87,6 +88,7 @@ Exit status: 0 all are valid, 2 one is not.")]
   sudo fordway-lab run clat-vs-dual-stack --clocksource tsc,kvm-clock
   sudo fordway-lab run dns64 --cached 0,40,80,100 --native 0,50
   sudo fordway-lab run mine.toml
+  sudo fordway-lab run nat64 --pin client=0,mechanism=1,server=0   each part on processors of its own
   sudo fordway-lab run clat-vs-dual-stack --hosts hosts.toml   client on one host, server on another
   sudo fordway-lab run kernel-translators --guest              beside Jool, in a guest that loads its modules
   sudo fordway-lab run aa --blocks 20
@@ -97,6 +99,16 @@ Exit status: 0 all are valid, 2 one is not.")]
     #[command(after_help = "Examples:
   sudo fordway-lab resume results/monday")]
     Resume(ResumeArgs),
+    /// Show a run while it goes on, in another terminal: progress, medians so far, trials that do not count
+    #[command(after_help = "Examples:
+  fordway-lab watch                           the run that goes on, or the newest in lab-results
+  fordway-lab watch results/monday
+  fordway-lab watch results/monday --once     print it once
+  fordway-lab watch | tee log                 without a terminal: a line for each trial
+  fordway-lab watch --json | jq -c 'select(.valid | not)'
+
+It reads the run's folder and nothing else, so a copy of it will do; Ctrl-C does not touch the run.")]
+    Watch(WatchArgs),
     /// Two hosts instead of one machine: print a hosts file, or mark the hosts of one as lab hosts
     #[command(after_help = "Examples:
   fordway-lab hosts --example > hosts.toml
@@ -266,6 +278,10 @@ pub(crate) struct PlanArgs {
     /// Segmentation and checksum offloads of the lab's veth devices
     #[arg(long, value_enum, default_value = "on")]
     pub(crate) offloads: Switch,
+    /// Bind client, mechanism and server to processors: auto, or client=0,mechanism=1,server=0; with --hosts also
+    /// client-irq and server-irq, the interrupts of the devices on the wire
+    #[arg(long, value_name = "auto|ROLE=LIST,...")]
+    pub(crate) pin: Option<Pin>,
     /// Per cent of the names asked for that a DNS64 server knows; several, with commas, are a factor
     #[arg(long, value_delimiter = ',', value_name = "PERCENT",
           value_parser = clap::value_parser!(u8).range(0..=100))]
@@ -346,6 +362,19 @@ pub(crate) struct RunArgs {
     /// Where it runs, if not on this machine.
     #[command(flatten)]
     pub(crate) guest: GuestArgs,
+}
+
+/// Arguments of `watch`.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Folder of the run [default: the run that goes on, or the newest in lab-results]
+    pub(crate) dir: Option<PathBuf>,
+    /// Print the state once
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print JSON: an object for each trial, one a line; with --once the state
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `resume`.

@@ -9,7 +9,7 @@ use fordway_data::spec::{Experiment, Kind, Load};
 use fordway_data::trial::hash;
 
 use crate::error::Result;
-use crate::host::{clocksource, cpu};
+use crate::host::{affinity, clocksource, cpu};
 use crate::mechanism::{self, Availability, package_version};
 use crate::process::{find_program, run_str};
 
@@ -122,6 +122,8 @@ pub(crate) fn record(experiment: &Experiment, fordway: Option<&Path>) -> Result<
         sysctls: sysctls(),
         ruleset: said(&["nft", "list", "ruleset"]),
         veth_features: veth_features()?,
+        affinity: Some(affinity::found(None)),
+        pinned: None,
         versions,
         programs,
         hosts: None,

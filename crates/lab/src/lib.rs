@@ -14,6 +14,7 @@
 //! | `environment` | what a run's numbers depend on |
 //! | `runner`, `trials`, `state` | the run, what it measures, its clean-up |
 //! | `monitor` | recordings of a gateway at work |
+//! | `watch` | how far a run is, by its folder |
 //! | `process`, `progress`, `pdf` | programs, the remaining time, pages as PDF |
 
 #![forbid(unsafe_code)]
@@ -47,6 +48,7 @@ mod runner;
 mod state;
 mod topology;
 mod trials;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

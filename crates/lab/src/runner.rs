@@ -3,6 +3,7 @@
 mod costs;
 mod deploy;
 mod measure;
+mod pin;
 mod record;
 mod staged;
 mod survey;
@@ -76,9 +77,9 @@ impl Runner {
             backend: match pair {
                 Some(pair) => {
                     pair.keep_in(&raw);
-                    Ends::Two(pair)
+                    Ends::two(pair, run.pin.clone())
                 }
-                None => Ends::One(Netns { dir: raw.clone() }),
+                None => Ends::one(Netns { dir: raw.clone() }, run.pin.clone()),
             },
             networks: 0,
             experiment,
@@ -116,6 +117,7 @@ impl Runner {
         };
         let mut progress = Progress::new(self.remaining(&plan));
         let first = plan.conditions[0].clone();
+        self.bind(&mut guard)?;
         self.examine_wire(&guard)?;
         self.make_room(&mut guard)?;
         self.gates(&guard, &first, &mut progress)?;
@@ -134,6 +136,7 @@ impl Runner {
                 None => self.deployment(&guard, deployment, &mut progress)?,
             }
         }
+        self.examine_pins()?;
         if self.experiment.program_costs {
             progress.begin("the gateway's programs: cost per packet");
             costs::ask(self.fordway.as_deref(), &self.out)?;
@@ -457,6 +460,9 @@ pub(crate) fn spec_hash(experiment: &Experiment) -> String {
         if let Some(hosts) = &run.hosts {
             text.push_str(&toml::to_string(hosts).unwrap_or_default());
         }
+        if let Some(pin) = &run.pin {
+            text.push_str(&pin.words());
+        }
     }
     hash(text.as_bytes())
 }
@@ -464,6 +470,7 @@ pub(crate) fn spec_hash(experiment: &Experiment) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Backend;
 
     #[test]
     fn files_of_a_run_are_named_from_the_root_wherever_it_was_started() {
@@ -476,8 +483,8 @@ mod tests {
         experiment.run = Some(RunSpec::bare());
         let runner = Runner::new(experiment, &relative, None, None).unwrap();
         // Apache, for one, reads a relative name from its own folder.
-        let Ends::One(own) = &runner.backend else { panic!("one machine") };
-        assert!(relative.is_relative() && own.dir.is_absolute());
+        let deployed = runner.backend.deploy("file", b"").unwrap();
+        assert!(relative.is_relative() && deployed.is_absolute());
         assert!(dir.path().join("raw").is_dir());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each run writes `<id>.json` into the folder of notes (`/run/fordway-lab`) with its process id and the prefix of its
 //! namespace names. Whoever comes later and finds the owner dead removes the namespaces and puts back the clock
-//! source and the limits of connection tracking.
+//! source, the limits of connection tracking, and where interrupts go.
 
 mod down;
 mod pins;
@@ -64,6 +64,9 @@ pub(crate) struct State {
     /// The limits of connection tracking to go back to, when the run raised them.
     #[serde(default)]
     pub(crate) conntrack: Option<Limits>,
+    /// Files of the kernel to write back, with what they held, in the order in which the run wrote them.
+    #[serde(default)]
+    pub(crate) settings: Vec<(PathBuf, String)>,
     /// Folder of the run.
     pub(crate) out: PathBuf,
 }
@@ -89,7 +92,8 @@ impl Guard {
         let pid = std::process::id();
         let started_ticks = start_ticks(pid).unwrap_or(0);
         let (id, out) = (id.to_owned(), out.to_path_buf());
-        let state = State { id, pid, started_ticks, clocksource: None, conntrack: None, out };
+        let (clocksource, conntrack, settings) = (None, None, Vec::new());
+        let state = State { id, pid, started_ticks, clocksource, conntrack, settings, out };
         let guard = Self { state };
         guard.save()?;
         Ok(guard)
@@ -129,6 +133,28 @@ impl Guard {
                 "  warning   connection tracking keeps its limit of {} connections: {error}",
                 own.max
             );
+        }
+        Ok(())
+    }
+
+    /// Writes files of the kernel, each of which holds one setting; what they held is noted before.
+    pub(crate) fn set(&mut self, wanted: &[(PathBuf, String)]) -> Result<()> {
+        let old = |(path, _): &(PathBuf, String)| -> Result<(PathBuf, String)> {
+            let was = std::fs::read_to_string(path).map_err(LabError::file(path))?;
+            Ok((path.clone(), was.trim().to_owned()))
+        };
+        let known = |path: &Path| self.state.settings.iter().any(|(own, _)| own == path);
+        let new = wanted.iter().filter(|(path, _)| !known(path)).map(old);
+        let new: Vec<(PathBuf, String)> = new.collect::<Result<_>>()?;
+        self.state.settings.extend(new);
+        self.save()?;
+        for (path, text) in wanted {
+            std::fs::write(path, text).map_err(|error| {
+                LabError::Usage(format!(
+                    "{} does not take {text} ({error}): the kernel or the driver forbids it; leave it out of --pin",
+                    path.display()
+                ))
+            })?;
         }
         Ok(())
     }
@@ -188,6 +214,15 @@ pub(crate) fn undo(state: &State) -> Vec<String> {
     {
         whole = false;
         crate::note!("fordway-lab: cannot put the clock source back to {name}: {error}");
+    }
+    for (path, was) in state.settings.iter().rev() {
+        // A device that is gone has taken its settings along.
+        if let Err(error) = std::fs::write(path, was)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            whole = false;
+            crate::note!("fordway-lab: cannot put {} back to {was}: {error}", path.display());
+        }
     }
     for folder in run_dirs(&prefix(&state.id)) {
         take_down(&folder);
@@ -335,6 +370,33 @@ mod tests {
         remove_namespace(&name).unwrap();
         assert!(!folder.exists(), "{}", folder.display());
         assert!(namespaces(&name).is_empty());
+    }
+
+    #[test]
+    fn settings_are_put_back_by_the_run_or_by_whoever_finds_it_dead() {
+        if !fordway_testhost::is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| dir.path().join(name);
+        for name in ["a", "b"] {
+            std::fs::write(file(name), "0-1\n").unwrap();
+        }
+        let read = || ["a", "b"].map(|name| std::fs::read_to_string(file(name)).unwrap());
+        let mut guard = Guard::new(Path::new("/a")).unwrap();
+        let to = |name: &str, text: &str| (file(name), text.to_owned());
+        guard.set(&[to("a", "0"), to("b", "1")]).unwrap();
+        guard.set(&[to("a", "1")]).unwrap();
+        assert_eq!(read(), ["1", "1"]);
+        // As one who finds the file of a run that was killed.
+        let noted = std::fs::read(file_of(&guard.state.id)).unwrap();
+        undo(&serde_json::from_slice(&noted).unwrap());
+        assert_eq!(read(), ["0-1", "0-1"]);
+        std::fs::write(file("a"), "1").unwrap();
+        drop(guard);
+        assert_eq!(read()[0], "0-1");
+        let mut guard = Guard::new(Path::new("/a")).unwrap();
+        assert!(guard.set(&[to("gone", "0")]).is_err());
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub(super) fn warnings(experiment: &Experiment, results: &Results) -> Vec<String
     all.extend(drifts(experiment, results));
     all.extend(uncalibrated(experiment, results));
     all.extend(busy(&results.environment));
+    all.extend(moved(&results.environment));
     all
 }
 
@@ -63,6 +64,18 @@ fn controls(experiment: &Experiment, results: &Results) -> Vec<String> {
         })
     });
     told.collect()
+}
+
+/// Whether something that the run had bound was elsewhere at its end.
+fn moved(environment: &Environment) -> Option<String> {
+    let servers = environment.hosts.iter().flat_map(|record| record.hosts.values());
+    let machines = servers.filter_map(|host| host.environment.as_ref()).chain([environment]);
+    let moved: Vec<&str> = machines
+        .filter_map(|machine| machine.pinned.as_ref())
+        .flat_map(|pinned| pinned.moved.iter().map(String::as_str))
+        .collect();
+    (!moved.is_empty())
+        .then(|| format!("What --pin had bound was moved during the run: {}.", moved.join("; ")))
 }
 
 /// Whether the machine was busy with other work when the run began. The load average also remembers work that had ended
@@ -151,7 +164,21 @@ pub(super) fn disturbed(trials: &[&Trial]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::analysis::analyse;
+    use crate::environment::Pinned;
     use crate::fixture::{self, environment};
+
+    #[test]
+    fn what_was_moved_is_told() {
+        assert_eq!(moved(&environment()), None);
+        let pinned = Pinned {
+            asked: "auto".into(),
+            roles: Default::default(),
+            in_force: Default::default(),
+            moved: vec!["interrupt 35 eth1: 0 at first, 1 at the end".into()],
+        };
+        let said = moved(&Environment { pinned: Some(pinned), ..environment() }).unwrap();
+        assert!(said.contains("interrupt 35 eth1"), "{said}");
+    }
 
     #[test]
     fn a_known_cost_that_was_measured_as_another_is_a_warning() {

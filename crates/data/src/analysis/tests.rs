@@ -24,6 +24,7 @@ fn experiment(blocks: u32) -> Experiment {
         versions: BTreeMap::new(),
         replay: String::new(),
         hosts: None,
+        pin: None,
         guest: None,
     });
     experiment

@@ -18,6 +18,7 @@ fn run(seed: u64, blocks: u32) -> (Experiment, RunSpec) {
         versions: BTreeMap::new(),
         replay: String::new(),
         hosts: None,
+        pin: None,
         guest: None,
     };
     (experiment, run)

@@ -8,6 +8,7 @@ pub mod figures;
 mod grid;
 pub mod page;
 mod points;
+mod processors;
 mod rfc8219;
 mod tables;
 pub mod terminal;

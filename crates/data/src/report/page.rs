@@ -165,6 +165,7 @@ pub fn render(run: &Run, drawn: &[Figure], decision: Option<&Decision>) -> Resul
                 format!("{:.1} %", 100.0 * d.spread),
                 format!("{:+.1} %", 100.0 * d.per_block),
             ]).collect::<Vec<_>>(),
+            "processors": super::processors::section(&results.environment),
             "limits": limits(run),
             "aa": aa(run),
             "power": Power::table(&results.power),

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use fordway_data::spec::Processors;
 
 /// What runs inside a namespace.
 #[derive(Debug, Subcommand)]
@@ -90,6 +91,9 @@ pub(crate) enum Probe {
         /// Control socket of the gateway that the command starts: its status is printed as well
         #[arg(long)]
         ask: Option<PathBuf>,
+        /// Processors for the probe itself, once the command is started
+        #[arg(long)]
+        on: Option<Processors>,
         /// The command
         #[arg(last = true, required = true)]
         argv: Vec<String>,

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fordway_data::spec::Hosts;
-use fordway_data::spec::{Experiment, Kind, Metric};
+use fordway_data::environment::Affinity;
+use fordway_data::spec::{Experiment, Hosts, Kind, Metric, Pin, Processors, Role};
 use fordway_data::trial::FLAG_OTHER;
 use serde::Serialize;
 
 use crate::cli::DoctorArgs;
 use crate::error::{EXIT_DONE, EXIT_SKIPPED, Result};
-use crate::host::clocksource;
 use crate::host::cpu::{self, Watch};
+use crate::host::{affinity, clocksource};
 use crate::hosts::check;
 use crate::mechanism::{self, Availability, locate_fordway};
 use crate::process::find_program;
@@ -68,10 +68,51 @@ struct Findings {
     tools: Vec<Tool>,
     mechanisms: Vec<Found>,
     measurements: Vec<Measurement>,
+    /// What `run --pin auto` would bind.
+    pin: Pinning,
     /// What `run --guest` needs and is not installed, as the command that installs it.
     guest: Option<String>,
     orphans: Vec<Left>,
     install: Option<String>,
+}
+
+/// What binding to processors would do here.
+#[derive(Serialize)]
+struct Pinning {
+    /// Processors that programs may be bound to.
+    processors: Processors,
+    /// The processors of each role by `--pin auto`.
+    auto: Option<BTreeMap<Role, Processors>>,
+    /// Why it has no choice.
+    refused: Option<String>,
+    /// What decides now.
+    found: Affinity,
+}
+
+impl Pinning {
+    fn here() -> Self {
+        let cores = affinity::cores();
+        let (auto, refused) = match Pin::auto().on_one(&cores) {
+            Ok(pin) => (Some(pin.roles), None),
+            Err(why) => (None, Some(why.to_string())),
+        };
+        Self { processors: cores.all(), auto, refused, found: affinity::found(None) }
+    }
+
+    fn words(&self) -> String {
+        let found = &self.found;
+        let governors: Vec<String> =
+            found.governors.iter().map(|(name, on)| format!("; governor {name} on {on}")).collect();
+        let balanced = if found.irqbalance { "; irqbalance moves interrupts" } else { "" };
+        let isolated = match found.isolated.is_empty() {
+            true => String::new(),
+            false => format!("; {} isolated", found.isolated),
+        };
+        let auto = self.auto.iter().flatten().map(|(role, on)| format!("{} {on}", role.name()));
+        let auto = auto.collect::<Vec<String>>().join(", ");
+        let what = self.refused.clone().unwrap_or_else(|| format!("run --pin auto: {auto}"));
+        format!("{what}{isolated}{}{balanced}", governors.concat())
+    }
 }
 
 #[derive(Serialize)]
@@ -232,6 +273,7 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
         clocksources: clocksource::available().unwrap_or_default(),
         tools,
         mechanisms,
+        pin: Pinning::here(),
         guest: crate::guest::missing(),
         orphans: state::orphans().iter().map(left).collect(),
         install,
@@ -241,12 +283,13 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
 fn left(orphan: &state::State) -> Left {
     let clock = orphan.clocksource.as_ref().map(|name| format!("clock source {name}"));
     let limits = orphan.conntrack.map(|_| "limits of connection tracking".to_owned());
+    let files = orphan.settings.iter().map(|(path, _)| path.display().to_string());
     Left {
         id: orphan.id.clone(),
         pid: orphan.pid,
         out: orphan.out.display().to_string(),
         namespaces: orphan.namespaces(),
-        settings: clock.into_iter().chain(limits).collect(),
+        settings: clock.into_iter().chain(limits).chain(files).collect(),
     }
 }
 
@@ -292,6 +335,7 @@ fn print(findings: &Findings) {
     line(quiet, "load", &text);
     let clocks = format!("{} (of {})", findings.clocksource, findings.clocksources.join(", "));
     line(true, "clock", &clocks);
+    line(findings.pin.refused.is_none(), "pin", &findings.pin.words());
     let guest = findings.guest.as_deref();
     line(guest.is_none(), "guest", guest.unwrap_or("run --guest: QEMU and mmdebstrap"));
     if findings.orphans.is_empty() {

@@ -81,6 +81,7 @@ fn arguments(args: &PlanArgs, own: bool) -> Vec<String> {
     list(&mut all, "--native", &args.native);
     list(&mut all, "--aa", args.aa.as_slice());
     list(&mut all, "--cv", args.cv.as_slice());
+    list(&mut all, "--pin", args.pin.as_slice());
     if args.offloads == Switch::Off {
         list(&mut all, "--offloads", &["off"]);
     }
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn the_guest_gets_every_choice_but_those_of_the_host() {
         let line = "run nat64 --guest --guest-suite bookworm --profile standard --seed 7 --blocks 3 --duration 1,2 \
-                    --only nat44,nat64-jool --clocksource tsc --offloads off --cached 0,50 --native 5 --cv 0.02 \
+                    --only nat44,nat64-jool --clocksource tsc --offloads off --cached 0,50 --native 5 --cv 0.02 --pin client=0,mechanism=1 \
                     --fordway /x --out /y";
         let line: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let host = parsed(&line);

@@ -80,13 +80,15 @@ pub(super) fn probe(probe: Probe) -> Result<u8> {
             Some(prefix) if !wait => super::print_json(&names::run(server, prefix, few)),
             _ => Ok(if names::wait(server) { EXIT_DONE } else { EXIT_FAILED }),
         },
-        Probe::Start { target, ask, argv } => match start::measure(target, &argv, ask.as_deref()) {
-            Ok(started) => super::print_json(&started),
-            Err(why) => {
-                crate::note!("fordway-lab probe start: {why}");
-                Ok(EXIT_FAILED)
+        Probe::Start { target, ask, on, argv } => {
+            match start::measure(target, &argv, ask.as_deref(), on.as_ref()) {
+                Ok(started) => super::print_json(&started),
+                Err(why) => {
+                    crate::note!("fordway-lab probe start: {why}");
+                    Ok(EXIT_FAILED)
+                }
             }
-        },
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod power;
 mod publish;
 mod report;
 mod run;
+mod watch;
 
 use fordway_data::schema;
 
@@ -30,6 +31,7 @@ pub(crate) fn dispatch(command: Command) -> Result<u8> {
         Command::Plan(args) => plan::plan(&args),
         Command::Run(args) => run::run(&args),
         Command::Resume(args) => run::resume(&args),
+        Command::Watch(args) => watch::watch(&args),
         Command::Power(args) => power::power(&args),
         Command::Monitor(args) => monitor::monitor(&args),
         Command::Report(args) => report::report(&args.dir, args.json, args.pdf),

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use fordway_data::plan::{Plan, blocks_for, in_words, lay_out, metrics_of, power_notes, shares};
-use fordway_data::spec::Hosts;
-use fordway_data::spec::{Experiment, METHOD, Metric, RunSpec, is_file};
+use fordway_data::spec::{Experiment, Hosts, METHOD, Metric, Pin, RunSpec, is_file};
 use serde::Serialize;
 
 use super::power::sizes;
 use crate::cli::{PlanArgs, Switch};
 use crate::error::{EXIT_DONE, LabError, Result};
-use crate::host::clocksource;
+use crate::host::{affinity, clocksource};
 use crate::hosts::Pair;
 use crate::hosts::orders::Surveyed;
 use crate::mechanism::locate_fordway;
@@ -54,6 +53,9 @@ pub(super) fn plan(args: &PlanArgs) -> Result<u8> {
     if run.blocks > 3 {
         anstream::println!("    ...");
     }
+    if let Some(pin) = &run.pin {
+        anstream::println!("  pin       {}", pin_words(pin));
+    }
     print_skipped(&run);
     anstream::println!("  trials    {}", plan.trials);
     anstream::println!("  time      about {}", in_words(plan.seconds));
@@ -61,6 +63,17 @@ pub(super) fn plan(args: &PlanArgs) -> Result<u8> {
         anstream::println!("  note      {note}");
     }
     Ok(EXIT_DONE)
+}
+
+/// What a run binds, in words.
+pub(super) fn pin_words(pin: &Pin) -> String {
+    match pin.words() {
+        none if none.is_empty() => format!("{pin}: chosen on the hosts when the run begins"),
+        words => format!(
+            "{} (kernel work is done where the packet's sender runs)",
+            words.replace(',', ", ").replace('=', " ")
+        ),
+    }
 }
 
 /// Says which mechanisms are left out and what to install.
@@ -190,6 +203,7 @@ pub(super) fn choose(
         blocks_for(&experiment, profile, &mechanisms, &unmeasured, &durations, conditions)
     });
     let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    let pin = args.pin.as_ref().map(|pin| bound(pin, hosts.is_some(), pair)).transpose()?;
     let mut run = RunSpec {
         profile: args.profile.key().into(),
         method: METHOD,
@@ -206,12 +220,22 @@ pub(super) fn choose(
         versions,
         replay: String::new(),
         hosts,
+        pin,
         guest: crate::guest::around(),
     };
     // Of a user's own file, what lies beside the results is the one that was run.
     let name = if is_file(&args.name) { "spec.toml" } else { &args.name };
     run.replay = replay(name, &run, args.aa.map(|times| (experiment.sentinel.as_str(), times)));
     Ok((experiment, run))
+}
+
+/// The processors that a run will bind its parts to. A plan does not ask hosts, whose choice is made by the run.
+fn bound(pin: &Pin, hosts: bool, pair: Option<&Pair>) -> Result<Pin> {
+    match pair {
+        Some(pair) => pair.choose(pin),
+        None if hosts => Ok(pin.clone()),
+        None => Ok(pin.on_one(&affinity::cores())?),
+    }
 }
 
 /// What can run and be measured, on this machine or on the hosts of the run.
@@ -263,6 +287,9 @@ fn replay(name: &str, run: &RunSpec, aa: Option<(&str, u32)>) -> String {
     }
     if !run.offloads {
         line.push_str(" --offloads off");
+    }
+    if let Some(pin) = &run.pin {
+        line.push_str(&format!(" --pin {}", pin.replay()));
     }
     if run.hosts.is_some() {
         // It lies beside the results.

@@ -11,12 +11,11 @@ use fordway_stats::power::{
 use serde::Serialize;
 use serde_json::json;
 
+use super::run::RESULTS;
 use crate::cli::{PlanArgs, PowerArgs};
 use crate::environment;
 use crate::error::{EXIT_DONE, Result};
 
-/// Where runs lie when nothing else was said.
-const RESULTS: &str = "lab-results";
 /// Numbers of blocks in the table.
 const BLOCKS: [u32; 9] = [3, 5, 7, 10, 15, 20, 30, 50, 100];
 /// Fewest pairs from which a spread is taken.

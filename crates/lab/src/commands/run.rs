@@ -24,6 +24,8 @@ use crate::process::{catch_signals, find_program};
 use crate::runner::Runner;
 use crate::state;
 
+/// Where results go that were told no place.
+pub(super) const RESULTS: &str = "lab-results";
 /// Runs longer than this ask first.
 const ASK_ABOVE_S: f64 = 3600.0;
 
@@ -76,6 +78,9 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         in_words(plan.seconds),
         run.seed
     );
+    if let Some(pin) = &run.pin {
+        crate::note!("  pin       {}", super::plan::pin_words(pin));
+    }
     print_skipped(&run);
     for note in notes(&experiment, &run).into_iter().chain(sizes(&experiment, &run, &args.plan)?) {
         crate::note!("  note      {note}");
@@ -326,8 +331,8 @@ fn agreed(seconds: f64) -> Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Where results go that were told no place.
+/// The folder of a run that was told no place.
 pub(super) fn default_folder(name: &str) -> PathBuf {
     let now = crate::host::now().replace([':', '-'], "").replace('Z', "");
-    PathBuf::from("lab-results").join(format!("{name}-{now}"))
+    PathBuf::from(RESULTS).join(format!("{name}-{now}"))
 }

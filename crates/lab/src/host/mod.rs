@@ -1,5 +1,6 @@
 //! The machine: what it is, what time it keeps, what its processors do.
 
+pub(crate) mod affinity;
 pub(crate) mod clocksource;
 pub(crate) mod conntrack;
 pub(crate) mod cpu;

@@ -31,6 +31,10 @@ pub(crate) struct Host {
     libc: String,
     /// The device on the wire as `ip -br link` has it; empty: there is none.
     uplink: String,
+    /// Processors that programs may be bound to.
+    processors: String,
+    /// Whether irqbalance runs there: then interrupts can't be bound.
+    irqbalance: bool,
     missing: Vec<String>,
     /// Runs that are noted there: under way, or crashed.
     left: Vec<String>,
@@ -84,6 +88,11 @@ impl Host {
             link => link,
         };
         line(self.uplink.contains("LOWER_UP"), "uplink", wire);
+        let pin = match self.irqbalance {
+            true => "run --pin: `systemctl stop irqbalance` first, which moves interrupts",
+            false => "run --pin auto: client, mechanism, server and the device's interrupts",
+        };
+        line(!self.irqbalance, "pin", &format!("processors {}; {pin}", self.processors));
         let missing = self.install.as_deref().unwrap_or("every run's are there");
         line(self.missing.is_empty(), "programs", missing);
         let left = match self.left.is_empty() {
@@ -127,6 +136,8 @@ fn one(host: &HostSpec, role: &'static str, tools: &[(&str, &str)], folder: &Pat
     let script = format!(
         "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; echo \"uid $(id -u)\"; echo \"kernel $(uname -srvm)\"; \
          echo \"libc $(ldd --version 2>&1 | head -n 1)\"; test -f {MARK} && echo marked; \
+         echo \"processors $(cat /sys/devices/system/cpu/online)\"; \
+         cat /proc/[0-9]*/comm 2>/dev/null | grep -qx irqbalance && echo irqbalance; \
          echo \"link $(ip -br link show dev {} 2>/dev/null)\"; \
          for p in {}; do command -v $p >/dev/null || echo \"missing $p\"; done; \
          for f in {}/*.json; do test -f \"$f\" && echo \"left $(basename $f .json)\"; done; true",
@@ -161,6 +172,8 @@ fn one(host: &HostSpec, role: &'static str, tools: &[(&str, &str)], folder: &Pat
         kernel: first("kernel"),
         libc: first("libc"),
         uplink: first("link"),
+        processors: first("processors"),
+        irqbalance: text.lines().any(|line| line == "irqbalance"),
         install: (!packages.is_empty())
             .then(|| format!("apt-get install -y {}", packages.join(" "))),
         missing,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fordway_data::spec::HostSpec;
+use fordway_data::spec::{HostSpec, Processors};
 use serde::de::DeserializeOwned;
 
 use super::deploy::{Programs, allowed, programs};
@@ -183,6 +183,11 @@ impl mechanism::Held for Held {
     /// A host that does not answer has none of its processes.
     fn gone(&self) -> bool {
         self.host.ask(Order::Gone { handle: self.handle }).unwrap_or(true)
+    }
+
+    fn astray(&self, on: &Processors) -> Option<String> {
+        // One that does not answer is lost, which is said elsewhere.
+        self.host.ask(Order::Astray { handle: self.handle, on: on.clone() }).ok().flatten()
     }
 
     fn fetch_logs(&self) {

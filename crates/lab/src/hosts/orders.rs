@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use fordway_data::spec::{Experiment, MechanismSpec};
+use fordway_data::spec::{Experiment, MechanismSpec, Pin, Processors};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
@@ -44,6 +44,29 @@ pub(crate) enum Order {
     Device {
         /// Its name.
         name: String,
+    },
+    /// Processors that programs may be bound to: [`fordway_data::spec::Cores`].
+    Cores,
+    /// On which processors work is done, and that of a device: [`fordway_data::environment::Affinity`].
+    Affinity {
+        /// Its name.
+        device: String,
+    },
+    /// Bind a device's interrupts, and keep the frequency of these processors; the end puts all of it back.
+    Bind {
+        /// The device.
+        device: String,
+        /// Where its interrupts go; `None`: where they went.
+        irq: Option<Processors>,
+        /// Processors that keep their frequency.
+        busy: Processors,
+    },
+    /// What of a mechanism left its processors, in words.
+    Astray {
+        /// The mechanism.
+        handle: u64,
+        /// What it was bound to.
+        on: Processors,
     },
     /// Clock sources: the present one, then all on offer.
     Clocksources,
@@ -130,6 +153,8 @@ pub(crate) struct Deploy {
     pub(crate) name: String,
     /// Sessions that it must have room for.
     pub(crate) sessions: u32,
+    /// What it is bound to.
+    pub(crate) pin: Option<Pin>,
 }
 
 /// A mechanism in place.

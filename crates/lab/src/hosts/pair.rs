@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use fordway_data::environment::Environment;
-use fordway_data::environment::{HostRecord, HostsRecord, Nic};
+use fordway_data::environment::{Affinity, Environment, HostRecord, HostsRecord, Nic};
 use fordway_data::files::write_file;
-use fordway_data::spec::{Experiment, MechanismSpec};
-use fordway_data::spec::{HostSpec, Hosts};
+use fordway_data::spec::{Cores, Experiment, HostSpec, Hosts, MechanismSpec, Pin, Role};
 
 use super::orders::{Order, Surveyed};
 use super::record::nic;
@@ -19,7 +17,7 @@ use super::{Far, MARK};
 use crate::backend::{Backend, Cap, Counting, Keeper, Netns, Place};
 use crate::environment;
 use crate::error::{LabError, Result};
-use crate::host::clocksource;
+use crate::host::{affinity, clocksource};
 use crate::mechanism::{self, Mechanism};
 use crate::process::{self, Dialogue, Output, Running};
 use crate::state::{self, Guard};
@@ -196,6 +194,41 @@ impl Pair {
         Ok(())
     }
 
+    /// The processors of both hosts that this pin chooses.
+    pub(crate) fn choose(&self, pin: &Pin) -> Result<Pin> {
+        let cores = |end: &End| -> Result<Cores> {
+            match end {
+                End::Here => Ok(affinity::cores()),
+                End::There(far) => far.ask(Order::Cores),
+            }
+        };
+        Ok(pin.on_two(&cores(&self.client)?, &cores(&self.server)?)?)
+    }
+
+    /// Binds interrupts of both devices on the wire, and keeps the frequency of all processors of the pin; `guard` puts
+    /// back what is this machine's, each other host its own.
+    pub(crate) fn bind(&self, guard: &mut Guard, pin: &Pin) -> Result<()> {
+        for ((_, host, end), irq) in self.ends().into_iter().zip([Role::ClientIrq, Role::ServerIrq])
+        {
+            let (busy, irq) = (pin.on_host(irq.on_server()), pin.of(irq));
+            let device = host.uplink.clone();
+            match end {
+                End::Here => guard.set(&affinity::wanted(&device, irq, &busy)?)?,
+                End::There(far) => far.ask(Order::Bind { device, irq: irq.cloned(), busy })?,
+            }
+        }
+        Ok(())
+    }
+
+    /// On which processors the work of both hosts is done now, with that of their devices on the wire: client, server.
+    pub(crate) fn affinity(&self) -> Result<[Affinity; 2]> {
+        let [client, server] = self.ends().map(|(_, host, end)| match end {
+            End::Here => Ok(affinity::found(Some(&host.uplink))),
+            End::There(far) => far.ask(Order::Affinity { device: host.uplink.clone() }),
+        });
+        Ok([client?, server?])
+    }
+
     /// Makes room for tracked connections where mechanisms run.
     pub(crate) fn raise_conntrack(&self, guard: &mut Guard, connections: u64) -> Result<()> {
         match &self.client {
@@ -236,6 +269,10 @@ impl Pair {
             hosts.insert(host.name.clone(), HostRecord { role: role.into(), uplink, environment });
         }
         whole.hosts = Some(Box::new(HostsRecord { rtt_ms: None, hosts }));
+        let found = self.affinity()?;
+        whole.each_machine(|machine, server| {
+            machine.affinity = Some(found[usize::from(server)].clone());
+        });
         Ok(whole)
     }
 

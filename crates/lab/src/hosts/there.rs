@@ -42,6 +42,7 @@ impl Mechanism for There {
             spec: context.spec.clone(),
             name: context.name.to_owned(),
             sessions: context.sessions,
+            pin: context.backend.pin().cloned(),
         }));
         let Placed { handle, config, argv } = self.host.ask(order)?;
         let logs = (context.name.to_owned(), context.logs.to_path_buf());

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use fordway_data::addresses::NAT64_POOL6;
-use fordway_data::spec::{Kind, MechanismSpec};
+use fordway_data::spec::{self, Kind, MechanismSpec, Pin, Processors};
 use fordway_load::dns::PORT;
 
 use super::Context;
@@ -35,7 +35,7 @@ impl Role {
         let SocketAddr::V6(listen) = context.network.resolver()? else {
             unreachable!("the box in the middle is asked by IPv6")
         };
-        let placement = Placement::of(context.spec.threads);
+        let placement = Placement::of(context.spec.threads, context.backend.pin());
         let synthesises = context.spec.kind == Kind::Dns64;
         Ok(Self {
             listen: *listen.ip(),
@@ -93,9 +93,11 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// The placement for so many threads; 0 is one per processor.
-    pub(crate) fn of(threads: Option<u32>) -> Self {
-        Self::on(threads, processors())
+    /// The placement for so many threads; 0 is one per processor. A run that binds its parts to processors binds these, too.
+    pub(crate) fn of(threads: Option<u32>, pin: Option<&Pin>) -> Self {
+        let Some(pin) = pin else { return Self::on(threads, processors()) };
+        let own = pin.of(spec::Role::Mechanism).map_or_else(processors, Processors::len);
+        Self { server: Vec::new(), tester: Vec::new(), ..Self::on(threads, own) }
     }
 
     fn on(threads: Option<u32>, processors: usize) -> Self {
@@ -128,5 +130,8 @@ mod tests {
         assert_eq!((all.threads, all.server.len(), all.tester.len()), (2, 0, 0));
         assert_eq!(Placement::on(Some(3), 8).tester[2], "3-7");
         assert_eq!(Placement::on(Some(1), 1).server.len(), 0);
+        let pin: Pin = "client=0,mechanism=1-3".parse().unwrap();
+        let bound = Placement::of(Some(0), Some(&pin));
+        assert_eq!((bound.threads, bound.server.len(), bound.tester.len()), (3, 0, 0));
     }
 }

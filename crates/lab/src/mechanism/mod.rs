@@ -16,12 +16,13 @@ mod xlat464;
 
 use std::path::{Path, PathBuf};
 
-use fordway_data::spec::{Kind, MechanismSpec};
+use fordway_data::spec::{Kind, MechanismSpec, Processors};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
+use crate::host::affinity;
 use crate::process::{Running, find_program, run_str};
 use crate::state::Down;
 use crate::topology::Network;
@@ -82,6 +83,9 @@ pub(crate) trait Held: std::fmt::Debug {
     /// Whether one of its processes has ended.
     fn gone(&self) -> bool;
 
+    /// What of it left these processors, in words.
+    fn astray(&self, on: &Processors) -> Option<String>;
+
     /// Brings its logs to this machine.
     fn fetch_logs(&self);
 
@@ -118,6 +122,14 @@ impl Deployed {
         self.daemon.as_mut().is_some_and(|daemon| !daemon.alive())
             || self.far.as_ref().is_some_and(|held| held.gone())
             || self.parts.iter_mut().any(Self::gone)
+    }
+
+    /// What of it left these processors, to which it was bound, in words.
+    pub(crate) fn astray(&self, on: &Processors) -> Option<String> {
+        let parts = || self.parts.iter().find_map(|part| part.astray(on));
+        let far = || self.far.as_ref().and_then(|held| held.astray(on));
+        let own: Vec<u32> = self.daemon.iter().map(Running::pid).collect();
+        affinity::astray(&own, on).or_else(far).or_else(parts)
     }
 
     /// Brings its logs from another host.

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use fordway_data::spec::Processors;
 use rustix::process::Signal;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use fordway_data::addresses::ECHO_PORT;
@@ -20,7 +22,7 @@ pub(crate) struct Started {
 }
 
 /// Starts `argv`, sends a datagram every 100 µs, and measures until the first echo. Then the gateway
-/// is asked for its status at the control socket `ask`.
+/// is asked for its status at the control socket `ask`. The probe itself keeps to the processors `on`.
 ///
 /// The translator is ended before this returns. The probe stops at the first echo, so what it
 /// sends is bounded by the deadline: fifty thousand small datagrams.
@@ -28,6 +30,7 @@ pub(crate) fn measure(
     target: IpAddr,
     argv: &[String],
     ask: Option<&Path>,
+    on: Option<&Processors>,
 ) -> Result<Started, String> {
     let (program, rest) = argv.split_first().ok_or("no command")?;
     let socket = UdpSocket::bind("0.0.0.0:0").map_err(|e| e.to_string())?;
@@ -42,6 +45,11 @@ pub(crate) fn measure(
         .stderr(Stdio::inherit())
         .spawn()
         .map_err(|e| format!("{program}: {e}"))?;
+    if let Some(on) = on {
+        let mut set = CpuSet::new();
+        on.iter().filter(|cpu| *cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
+        sched_setaffinity(None, &set).map_err(|e| format!("processors {on}: {e}"))?;
+    }
     let mut buffer = [0; 64];
     let outcome = loop {
         // Before the route exists the kernel refuses to send; that is what is waited for.

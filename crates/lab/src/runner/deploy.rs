@@ -8,6 +8,7 @@ use std::time::Duration;
 use fordway_data::spec::{Experiment, Kind, MechanismSpec, Metric, RunSpec};
 
 use super::{FEW_SESSIONS, Runner};
+use crate::backend::Backend;
 use crate::error::{LabError, Result};
 use crate::load::dns::{self, Authority};
 use crate::mechanism::{self, Context, Deployed};
@@ -100,8 +101,9 @@ impl Runner {
         let name = live.name.trim_end_matches('-');
         // Its name server is a deployment of its own, maybe by the same program.
         let alone = MechanismSpec { resolver: None, ..arm.clone() };
+        let backend = self.backend.of_mechanism();
         let context = Context {
-            backend: &self.backend,
+            backend: &backend,
             network: &live.network,
             spec: &alone,
             name,
@@ -111,7 +113,7 @@ impl Runner {
         let named = self.names() || self.experiment.matrix;
         let resolver = mechanism::as_resolver(arm).filter(|_| named);
         if resolver.is_some() || arm.kind == Kind::Dns64 || self.experiment.matrix {
-            let on = mechanism::Placement::of(arm.threads).tester;
+            let on = mechanism::Placement::of(arm.threads, self.backend.pin()).tester;
             // Another host has other processors.
             let on = if self.backend.pair().is_some() { Vec::new() } else { on };
             live.authority = Some(Authority::start(&self.backend, &live.network, &on)?);

@@ -115,6 +115,9 @@ impl Runner {
                     let why = "its process ended while it was measured";
                     taken.iter_mut().for_each(|trial| trial.failed.push(why.into()));
                 }
+                if let Some(why) = self.astray(&live.deployed) {
+                    taken.iter_mut().for_each(|trial| trial.invalid.push(why.clone()));
+                }
                 finished.extend(taken);
             }
         }
@@ -129,8 +132,9 @@ impl Runner {
         t: &mut Trial,
     ) -> Result<()> {
         let Live { network, name, probe_log, .. } = &self.bare(guard, arm)?;
+        let backend = self.backend.of_mechanism();
         let context = Context {
-            backend: &self.backend,
+            backend: &backend,
             network,
             spec: arm,
             name: name.trim_end_matches('-'),
@@ -146,7 +150,7 @@ impl Runner {
         let warm = ["ping", "-n", "-q", "-c", "2", "-i", "0.01", "2001:db8:5::5"];
         crate::backend::must(&self.backend, place, &warm)?;
         let _server = gate::serve(&self.backend, network, probe_log)?;
-        let started = trials::start_time(&self.backend, place, network.target, &start, t)?;
+        let started = trials::start_time(&backend, place, network.target, &start, t)?;
         if start.ask.is_some() {
             let status = started.status.ok_or_else(|| LabError::NotReady {
                 mechanism: arm.name.clone(),

@@ -38,7 +38,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn open(at: &'a Measured<'a>, mixed: Mixed) -> Result<Self> {
-        let placement = Placement::of(at.threads);
+        let placement = Placement::of(at.threads, at.backend.pin());
         let own = match at.authority {
             Some(_) => None,
             None => {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use fordway_data::spec::Role;
 use fordway_data::trial::Trial;
 
 use super::now;
@@ -25,6 +26,10 @@ pub(crate) fn start_time(
         [&own_program()?, "probe", "start", "--target", &target.to_string()]
             .map(str::to_owned)
             .into();
+    // It is started where the mechanism's programs belong; the probe itself sends like a client.
+    if let Some(on) = backend.pin().and_then(|pin| pin.of(Role::Client)) {
+        argv.extend(["--on".to_owned(), on.to_string()]);
+    }
     if let Some(socket) = &start.ask {
         argv.extend(["--ask".to_owned(), socket.display().to_string()]);
     }

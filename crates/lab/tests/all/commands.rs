@@ -177,3 +177,48 @@ fn a_command_that_fails_is_told_in_its_words_and_leaves_nothing() {
     let said = text(&out.stderr);
     assert!(said.contains("not installed: no-such-program; see the manual"), "{said}");
 }
+
+/// Its counter of sessions is the processor that it may use.
+const COUNTS_PROCESSORS: &str = r#"counters = ["sh", "-c", """
+n=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
+echo "{\\"sessions\\": \\"on $n\\"}"
+"""]
+"#;
+
+#[test]
+fn programs_run_on_the_processors_that_are_asked_for() {
+    let two = std::thread::available_parallelism().is_ok_and(|n| n.get() >= 2);
+    if !can_run() || !programs(&["nft"]) || !fordway_testhost::require(two, "one processor") {
+        return;
+    }
+    let bench = Bench::new();
+    let (before, _) = NAT44.split_once("counters = ").expect("counters");
+    let (_, config) = NAT44.split_once("[mechanism.command.config]").expect("files");
+    let experiment =
+        format!("{HEAD}{before}{COUNTS_PROCESSORS}\n[mechanism.command.config]{config}");
+    let pin = "client=0,mechanism=1,server=0";
+    let options = ["--only", "nat44-mine", "--blocks", "1", "--duration", "1", "--pin", pin];
+    let folder = bench.run("out", &experiment, &options);
+    let trial = folder.trial("nat44-mine", "rtt");
+    assert_eq!(trial["counters"][1]["sessions"], "on 1", "{trial}");
+
+    let record = std::fs::read(folder.path.join("environment.json")).expect("a record");
+    let record: Value = serde_json::from_slice(&record).expect("JSON");
+    assert_eq!(
+        (&record["pinned"]["asked"], &record["pinned"]["roles"]["mechanism"]),
+        (&pin.into(), &"1".into())
+    );
+    assert!(record["affinity"]["allowed"].as_str().is_some_and(|all| !all.is_empty()));
+    let page = folder.page();
+    assert!(page.contains("programs of the mechanism") && page.contains(&format!("--pin {pin}")));
+    // What was bound is asked for again by the line that repeats the run.
+    let spec = std::fs::read_to_string(folder.path.join("spec.toml")).expect("a spec");
+    assert!(spec.contains(&format!("--pin {pin}")), "{spec}");
+
+    for (wrong, why) in [("client=0,server=9000", "no processor"), ("client-irq=0", "--hosts")] {
+        let file = bench.write("mine.toml", &experiment);
+        let refused = bench.lab(&["run", &file, "--pin", wrong, "--out", &bench.shown("none")]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(text(&refused.stderr).contains(why), "{}", text(&refused.stderr));
+    }
+}

@@ -263,19 +263,32 @@ fn a_run_that_is_cut_off_leaves_nothing_and_is_resumed() {
     let experiment = two.bench.write("mine.toml", &experiment);
     let (file, out) = (two.file(), two.bench.shown("run"));
 
+    // The device on the wire has no interrupts: its packets are handed on to the processor that is asked for.
+    let handed = || {
+        let of = |host| two.on(host, "cat /sys/class/net/wire0/queues/rx-0/rps_cpus");
+        two.hosts().map(|host| u32::from_str_radix(of(host).trim(), 16).expect("a mask"))
+    };
+    let before = handed();
+    assert_ne!(before, [1, 1]);
+    let pin = "client=0,mechanism=0,server=0,client-irq=0,server-irq=0";
+
     // Ctrl-C.
-    let mut lab = two.started(&["run", &experiment, "--hosts", &file, "--out", &out]);
+    let mut lab = two.started(&["run", &experiment, "--hosts", &file, "--pin", pin, "--out", &out]);
     two.at_work(&mut lab);
+    assert_eq!(handed(), [1, 1]);
     lab.signal("-INT");
     assert_eq!(lab.end().code(), Some(1), "interrupted");
     two.is_clean();
+    assert_eq!(handed(), before);
 
     // The lab is killed.
     let mut lab = two.started(&["resume", &out]);
     two.at_work(&mut lab);
+    assert_eq!(handed(), [1, 1], "resume binds again");
     lab.signal("-KILL");
     lab.end();
     two.is_clean();
+    assert_eq!(handed(), before);
 
     // The connection to the server's host is cut.
     let mut lab = two.started(&["resume", &out]);
@@ -297,14 +310,29 @@ fn a_run_that_is_cut_off_leaves_nothing_and_is_resumed() {
     assert_eq!(lab.end().code(), Some(1));
     let said = two.complaints();
     assert!(said.contains("host right"), "{said}");
+    assert_eq!(handed()[1], 1, "nobody is there to put it back");
     assert!(two.lab(&["doctor", "--clean", "--hosts", &file]).status.success());
     two.is_clean();
+    assert_eq!(handed(), before);
 
     // To its end: the same trials as of a run that nobody cut off.
     let done = two.lab(&["resume", &out]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     two.is_clean();
     two.bench.assert_clean(&["run"]);
+    assert_eq!(handed(), before);
+    let record: Value = serde_json::from_slice(
+        &std::fs::read(two.bench.path("run/environment.json")).expect("a record"),
+    )
+    .expect("JSON");
+    let server = &record["hosts"]["hosts"]["right"]["environment"];
+    assert_eq!(record["pinned"]["roles"]["client-irq"], "0");
+    assert_eq!(server["pinned"]["roles"]["server"], "0");
+    let rps = |of: &Value| u32::from_str_radix(of["rps"]["rx-0"].as_str().expect("a mask"), 16);
+    assert_eq!(rps(&server["affinity"]), Ok(before[1]));
+    assert_eq!(rps(&server["pinned"]["in_force"]), Ok(1));
+    let page = Folder::at(two.bench.path("run")).page();
+    assert!(page.contains("server&#x27;s host: RPS rx-0"), "the validity section");
     let plan = two.bench.lab(&["plan", &experiment, "--hosts", &file, "--json"]);
     let plan: Value = serde_json::from_slice(&plan.stdout).expect("JSON");
     let timed = plan["plan"]["trials"].as_u64().expect("a number") as usize;
