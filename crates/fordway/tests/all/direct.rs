@@ -97,7 +97,7 @@ fn neighbours_routes_and_links_are_followed() {
             let output = net.v4.try_run(&format!("ping -n -c 1 -W 1 {V6_HOST_AS_V4}"));
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             // An error of the stack, translated.
-            (text.contains("nreachable") || text.contains("filtered")).then_some(())
+            (text.contains("nreachable") || text.contains("rohibited")).then_some(())
         });
     };
     comes_directly(&net.v4, V6_HOST_AS_V4);
@@ -118,8 +118,8 @@ fn neighbours_routes_and_links_are_followed() {
         net.gateway.ip(&format!("-6 route del {kind} 2001:db8:6::2/128"));
         comes_directly(&net.v4, V6_HOST_AS_V4);
     }
-    // Only the stack routes by marks. Everything else stays.
-    net.gateway.ip("-6 route add table 100 unreachable default");
+    // Rules may look at protocol and ports.
+    net.gateway.ip("-6 route add table 100 prohibit default");
     net.gateway.ip("-6 rule add pref 100 ipproto udp dport 9 table 100");
     comes_directly(&net.v4, V6_HOST_AS_V4);
     let udp = (V6_HOST_AS_V4.parse().unwrap(), 9);
@@ -133,7 +133,7 @@ fn neighbours_routes_and_links_are_followed() {
     });
 
     net.gateway.ip("link set g6 down");
-    unreachable("the link is down");
+    assert_eq!(ping(&net.v4, V6_HOST_AS_V4), None, "the link is down");
     net.gateway.ip("link set g6 up");
     net.gateway.configure(&["addr replace 2001:db8:6::1/64 dev g6"]);
     comes_directly(&net.v4, V6_HOST_AS_V4);
@@ -199,7 +199,7 @@ fn rules_are_bypassed_only_if_asked_twice() {
     net.gateway.run("nft delete table inet filter");
     let config = |forward: &str| {
         let text = format!(
-            "[[translator]]\nname = \"siit0\"\nmode = \"siit\"\npool6 = \"2001:db8:64::/96\"\n\
+            "[[translator]]\nname = \"siit0\"\nmode = \"siit\"\npool6 = [\"2001:db8:64::/96\"]\n\
              eam = [[\"192.0.2.2\", \"2001:db8:6::2\"]]\nengine = \"kernel\"\nattach = \"ingress\"\n\
              devices = [\"g4\", \"g6\"]\n{forward}\n"
         );
