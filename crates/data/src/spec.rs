@@ -180,7 +180,7 @@ pub struct MechanismSpec {
     /// Engine, for implementations that have several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// Attach point, for engines that have several.
+    /// Attach point, for engines that have several. Of Fordway's, `direct` is the ingress with direct forwarding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attach: Option<String>,
     /// Application gateways, for implementations that have some.

@@ -181,6 +181,7 @@ fn who(m: &MechanismSpec) -> String {
     let name = proper(&m.implementation);
     match (m.engine.as_deref(), m.attach.as_deref()) {
         (Some("kernel"), Some("xdp")) => format!("{name} at XDP"),
+        (Some("kernel"), Some("direct")) => format!("{name}, forwarding directly"),
         (Some("kernel"), Some(attach)) => format!("{name} at the {attach}"),
         (Some(engine), _) => format!("{name}'s {engine} engine"),
         (None, _) => name.to_owned(),

@@ -33,6 +33,7 @@ fn every_key_is_documented() {
     let text = document("configuration.md");
     let example = "[[translator]]\nname = 'a'\nmode = 'siit'\npool6 = ['2001:db8:64::/96']\n\
                    dynamic4 = ['203.0.113.0/24']\ndynamic4_clients = ['2001:db8::/32']\n\
+                   attach = 'ingress'\ndevices = ['eth0']\nforward = 'direct'\n\
                    [[translator]]\nname = 'b'\nmode = 'clat'\npref64 = '64:ff9b::/96'\n\
                    attach = 'xdp'\ndevices = ['eth0']\n\
                    [[translator]]\nname = 'c'\nmode = 'nat64'\npool6 = ['2001:db8:65::/96']\n\

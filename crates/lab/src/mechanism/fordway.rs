@@ -163,12 +163,15 @@ fn options(spec: &MechanismSpec, sessions: u32, pref64: &str) -> Vec<String> {
         argv.extend(["--v4", CLAT_V4, "--v6", CLAT_V6]);
     }
     argv.extend(["--engine", spec.engine.as_deref().unwrap_or("auto")]);
-    if let Some(attach) = attach {
-        argv.extend(["--attach", attach]);
+    match attach {
+        // The lab's word for the ingress with direct forwarding.
+        Some("direct") => argv.extend(["--attach", "ingress", "--forward", "direct"]),
+        Some(attach) => argv.extend(["--attach", attach]),
+        None => {}
     }
     match (attach, spec.kind) {
         (Some("uplink"), _) => argv.extend(["--uplink", "uplink"]),
-        (Some("ingress" | "xdp"), Kind::Siit | Kind::Nat64 | Kind::NatPt) => {
+        (Some("ingress" | "direct" | "xdp"), Kind::Siit | Kind::Nat64 | Kind::NatPt) => {
             argv.extend(["--device", "to-client", "--device", "to-iperf"]);
         }
         (Some("xdp"), _) => argv.extend(["--device", "uplink"]),
@@ -399,8 +402,10 @@ mod tests {
                 assert!(argv.contains(&format!("--engine {engine}")), "{argv}");
                 match arm.attach.as_deref() {
                     Some("uplink") => assert!(argv.contains("--uplink uplink"), "{argv}"),
-                    Some("ingress" | "xdp") => {
+                    Some(attach @ ("ingress" | "direct" | "xdp")) => {
                         assert!(argv.contains("--device to-iperf"), "{argv}");
+                        let is_direct = argv.contains("--attach ingress --forward direct");
+                        assert_eq!(is_direct, attach == "direct", "{argv}");
                     }
                     Some(other) => assert_eq!(other, "interface"),
                     None => assert!(engine == "user" && !argv.contains("--attach"), "{argv}"),
