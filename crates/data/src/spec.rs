@@ -25,7 +25,7 @@ mod profile;
 pub(crate) mod published;
 mod schema;
 
-pub use command::{Commands, filled, fixed};
+pub use command::{Commands, End, filled, fixed};
 pub use exclude::{Exclusion, Quantity, rules};
 pub use group::{By, Exchange, Fetch, Group, Load, Mixed, Transport, Way};
 pub use guest::{Accelerator, Guest};

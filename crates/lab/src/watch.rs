@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use fordway_data::artefacts;
 use fordway_data::plan;
 use fordway_data::spec::{Experiment, Metric, Point, quantity};
-use fordway_data::trial::{Trial, calibrates};
+use fordway_data::trial::{Condition, Trial, calibrates};
 use fordway_stats::describe::median;
 use serde::Serialize;
 
@@ -400,7 +400,7 @@ fn steps(experiment: &Experiment, clocksource: &str) -> Result<Vec<Step>> {
     let profile = experiment.profile(&run.profile)?;
     let laid_out = plan::lay_out(experiment, run, clocksource);
     let mut all = Vec::new();
-    let first = laid_out.conditions.first().map(|condition| condition.label()).unwrap_or_default();
+    let first = laid_out.conditions.first().map(Condition::label).unwrap_or_default();
     for name in &run.mechanisms {
         let arm = experiment.mechanism(name)?;
         all.push(Step {

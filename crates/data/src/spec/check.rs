@@ -11,7 +11,7 @@ use super::goals;
 use super::hosts::Hosts;
 use super::implementation::{IMPLEMENTATIONS, RESOLVERS, clat_hops, kinds};
 use super::published;
-use super::{Experiment, Family, Kind, Load, MechanismSpec, Metric, Profile};
+use super::{Commands, End, Experiment, Family, Kind, Load, MechanismSpec, Metric, Profile};
 use crate::findings::{Finding, nearest};
 
 /// The names of profiles on the command line.
@@ -251,7 +251,6 @@ pub(super) fn run_misfits(experiment: &Experiment) -> Option<String> {
 
 /// What of an arm's own command lines can't be.
 fn commands(check: &mut Check<'_>, at: &str, arm: &MechanismSpec) {
-    let own = |key: &str| format!("{at}/command/{key}");
     let by_command = arm.implementation == "command";
     let Some(given) = &arm.command else {
         if by_command {
@@ -267,35 +266,72 @@ fn commands(check: &mut Check<'_>, at: &str, arm: &MechanismSpec) {
         check.wrong(&format!("{at}/command"), message, fix);
         return;
     }
+    let at = format!("{at}/command");
+    let of_client = format!("{at}/client");
+    match (&given.client, arm.kind.in_two_boxes()) {
+        (Some(client), true) => {
+            end(check, &of_client, arm, client, End::Client);
+            let named = [
+                ("version", !client.version.is_empty()),
+                ("requires", !client.requires.is_empty()),
+                ("install", client.install.is_some()),
+                ("client", client.client.is_some()),
+            ];
+            for (key, _) in named.into_iter().filter(|(_, named)| *named) {
+                let message = format!("{key} stands in [mechanism.command], for both ends");
+                check.wrong(&format!("{of_client}/{key}"), message, "move it there".to_owned());
+            }
+            end(check, &at, arm, given, End::Middle);
+        }
+        (None, true) => {
+            let message = format!("{} has an end in the client's box, too", arm.kind.label());
+            let fix = "add [mechanism.command.client] with `up` or `run` below it".to_owned();
+            check.wrong(&at, message, fix);
+        }
+        (Some(_), false) => {
+            let message = format!("{} stands in one box", arm.kind.label());
+            check.wrong(&of_client, message, "leave [mechanism.command.client] out".to_owned());
+        }
+        (None, false) => end(check, &at, arm, given, End::Only),
+    }
+}
+
+/// What of the command lines of one end can't be; `at` is where they stand.
+fn end(check: &mut Check<'_>, at: &str, arm: &MechanismSpec, given: &Commands, end: End) {
     if given.up.is_empty() && given.run.is_empty() {
         let fix = "`up`: commands that end; `run`: one that stays".to_owned();
-        check.wrong(&format!("{at}/command"), "nothing sets the mechanism up".into(), fix);
+        check.wrong(at, "nothing sets the mechanism up".into(), fix);
     }
     for file in given.config.keys() {
         let path = std::path::Path::new(file);
         let plain = |part| matches!(part, std::path::Component::Normal(_));
         if file.is_empty() || !path.components().all(plain) {
             let message = format!("`{file}` is no name of a file below {{dir}}");
-            let pointer = below(&own("config"), file);
+            let pointer = below(&format!("{at}/config"), file);
             check.wrong(&pointer, message, "such as \"my.conf\"".to_owned());
         }
     }
-    let texts: Vec<(String, String)> = given.texts(&format!("{at}/command"));
+    let texts: Vec<(String, String)> = given.texts(at);
     for (pointer, text) in texts {
         for name in placeholders(&text) {
             let why = match PLACEHOLDERS.iter().any(|(known, _)| known == &name) {
                 false => format!("there is no placeholder {{{name}}}"),
-                true if fixed(arm.kind, arm.hops, name).is_none()
+                true if fixed(arm.kind, end, arm.hops, name).is_none()
                     && !PER_DEPLOYMENT.contains(&name) =>
                 {
-                    format!("{{{name}}} has no meaning for {}", arm.kind.label())
+                    let at = match end {
+                        End::Only => "",
+                        End::Client => "the client's end of ",
+                        End::Middle => "the middle box's end of ",
+                    };
+                    format!("{{{name}}} has no meaning for {at}{}", arm.kind.label())
                 }
                 true => continue,
             };
             let names = PLACEHOLDERS
                 .iter()
                 .map(|(name, _)| *name)
-                .filter(|name| fixed(arm.kind, arm.hops, name).is_some())
+                .filter(|name| fixed(arm.kind, end, arm.hops, name).is_some())
                 .chain(PER_DEPLOYMENT.iter().copied());
             let fix = format!(
                 "{} (braces that are meant as such: {{{{{name}}}}})",

@@ -42,6 +42,20 @@ pub struct Commands {
     /// What to do where one of these is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<String>,
+    /// Of a kind in two boxes, its end in the client's box; all else here is then about the box in the middle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<Box<Self>>,
+}
+
+/// The box of a mechanism's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The only one.
+    Only,
+    /// The client's box, of two.
+    Client,
+    /// The box in the middle, of two.
+    Middle,
 }
 
 /// What may stand in braces, and what becomes of it.
@@ -49,9 +63,10 @@ pub(crate) const PLACEHOLDERS: &[(&str, &str)] = &[
     ("dir", "folder of its own for files, made anew for each deployment"),
     ("name", "name of the deployment, unique on the machine"),
     ("sessions", "sessions that it must have room for"),
-    ("threads", "processors of the machine"),
+    ("threads", "processors that it may use"),
     ("device_up", "device towards the server"),
     ("device_down", "device towards the clients"),
+    ("tunnel_v6", "IPv6 address of the tunnel's end in the box in the middle, on no device"),
     ("pool6", "prefix in which IPv4 hosts are shown to IPv6 ones"),
     ("client_v4", "the client's IPv4 address"),
     ("client_v6", "the client's IPv6 address, or the one that stands for it"),
@@ -71,8 +86,31 @@ pub(crate) const PLACEHOLDERS: &[(&str, &str)] = &[
 /// Those that differ from deployment to deployment.
 pub(crate) const PER_DEPLOYMENT: &[&str] = &["dir", "name", "sessions", "threads"];
 
-/// What a placeholder is in every deployment of a kind; `None` where it has no meaning.
-pub fn fixed(kind: Kind, hops: u8, name: &str) -> Option<String> {
+/// What a placeholder is in every deployment of a kind, at one of its ends; `None` where it has no meaning.
+pub fn fixed(kind: Kind, end: End, hops: u8, name: &str) -> Option<String> {
+    let own = match (kind, end, name) {
+        // The CLAT stands in front of a translator with a prefix of its own, which sees the CLAT as its client.
+        (Kind::Xlat464, End::Client, "pool6") => net::NAT64_POOL6,
+        (Kind::Xlat464, End::Client, "server_v4") => net::SERVER_V4,
+        (Kind::Xlat464, End::Client, "server_v6") => net::SERVER_V4_EMBEDDED,
+        (Kind::Xlat464, End::Client, _) => return one_end(Kind::Clat, hops, name),
+        (Kind::Xlat464, _, "client_v6") => net::CLAT_V6,
+        (Kind::Xlat464, ..) => return one_end(Kind::Nat64, hops, name),
+        (Kind::Softwire, _, "tunnel_v6") => net::TUNNEL_END_V6,
+        (Kind::Softwire, _, "client_v4") => net::BOUND_V4,
+        (Kind::Softwire, _, "client_v6") => net::CLAT_V6,
+        // There is no prefix: nothing is translated.
+        (Kind::Softwire, _, "pool6" | "server_v6") => return None,
+        (Kind::Softwire, _, "server_v4") => net::SERVER_V4,
+        (Kind::Softwire, End::Client, _) => return one_end(Kind::Clat, hops, name),
+        (Kind::Softwire, ..) => return one_end(Kind::Nat64, hops, name),
+        _ => return one_end(kind, hops, name),
+    };
+    Some(own.to_owned())
+}
+
+/// The same of a kind that stands in one box.
+fn one_end(kind: Kind, hops: u8, name: &str) -> Option<String> {
     let middle = kind.in_the_middle();
     let clat = kind == Kind::Clat;
     let v6_clients = kind.family() == Some(super::Family::V6);
@@ -214,14 +252,36 @@ mod tests {
 
     #[test]
     fn every_placeholder_has_a_meaning_somewhere_and_no_other_is_filled() {
-        let kinds = [Kind::Clat, Kind::Siit, Kind::Nat64, Kind::Nat44, Kind::Proxy];
+        let kinds = [Kind::Clat, Kind::Siit, Kind::Nat64, Kind::Nat44, Kind::Proxy, Kind::Softwire];
         for (name, _) in PLACEHOLDERS {
-            let found = kinds.iter().any(|kind| fixed(*kind, 1, name).is_some());
+            let found = kinds.iter().any(|kind| fixed(*kind, End::Only, 1, name).is_some());
             assert!(found != PER_DEPLOYMENT.contains(name), "{name}");
         }
-        assert_eq!(fixed(Kind::Clat, 1, "nothing"), None);
-        assert_eq!(fixed(Kind::Clat, 1, "device_down"), None);
-        assert_eq!(fixed(Kind::Clat, 2, "device_down").unwrap(), "to-app");
-        assert_eq!(fixed(Kind::Nat64, 1, "pool6").unwrap(), net::NAT64_POOL6);
+        let of = |kind, hops, name| fixed(kind, End::Only, hops, name);
+        assert_eq!(of(Kind::Clat, 1, "nothing"), None);
+        assert_eq!(of(Kind::Clat, 1, "device_down"), None);
+        assert_eq!(of(Kind::Clat, 2, "device_down").unwrap(), "to-app");
+        assert_eq!(of(Kind::Nat64, 1, "pool6").unwrap(), net::NAT64_POOL6);
+        assert_eq!(of(Kind::Nat64, 1, "tunnel_v6"), None);
+    }
+
+    #[test]
+    fn each_end_of_two_has_its_own_devices_and_both_one_prefix() {
+        let of = |kind, end, name| fixed(kind, end, 1, name);
+        let both = [End::Client, End::Middle];
+        assert_eq!(both.map(|end| of(Kind::Xlat464, end, "pool6").unwrap()), [net::NAT64_POOL6; 2]);
+        assert_eq!(both.map(|end| of(Kind::Xlat464, end, "client_v6").unwrap()), [net::CLAT_V6; 2]);
+        for kind in [Kind::Xlat464, Kind::Softwire] {
+            assert_eq!(both.map(|end| of(kind, end, "device_up").unwrap()), ["uplink", "to-iperf"]);
+            assert_eq!(of(kind, End::Client, "device_down"), None);
+            assert_eq!(of(kind, End::Middle, "device_down").unwrap(), "to-client");
+            assert_eq!(of(kind, End::Client, "server_v4").unwrap(), net::SERVER_V4);
+        }
+        assert_eq!(
+            both.map(|end| of(Kind::Softwire, end, "client_v4").unwrap()),
+            [net::BOUND_V4; 2]
+        );
+        assert_eq!(of(Kind::Softwire, End::Client, "tunnel_v6").unwrap(), net::TUNNEL_END_V6);
+        assert_eq!(of(Kind::Softwire, End::Middle, "pool6"), None);
     }
 }

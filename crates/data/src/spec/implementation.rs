@@ -13,14 +13,12 @@ pub const RESOLVERS: &[&str] = &["bind", "fordway", "unbound"];
 
 /// What an implementation can be; `None` when there is none of this name.
 pub fn kinds(implementation: &str) -> Option<Vec<Kind>> {
-    use Kind::{
-        Clat, Dns64, Dstm, Nat44, Nat64, Native, Proxy, ReverseProxy, Siit, Softwire, Xlat464,
-    };
-    // A command's process stands in one box: what has two ends cannot be one.
-    let in_two_boxes = |kind: &Kind| matches!(kind, Native | Softwire | Dstm | Xlat464);
+    use Kind::{Clat, Dns64, Dstm, Nat44, Nat64, Native, Proxy, ReverseProxy, Siit, Xlat464};
+    // A lease is measured by the client's own protocol.
+    let by_command = |kind: &Kind| !matches!(kind, Native | Dstm);
     Some(match implementation {
         "fordway" => Kind::ALL.into_iter().filter(|kind| *kind != Native).collect(),
-        "command" => Kind::ALL.into_iter().filter(|kind| !in_two_boxes(kind)).collect(),
+        "command" => Kind::ALL.into_iter().filter(by_command).collect(),
         "native" => vec![Native],
         "nftables" => vec![Nat44],
         "tayga" => vec![Clat, Nat64, Xlat464],

@@ -146,6 +146,11 @@ impl Kind {
         !matches!(self, Self::Native | Self::Clat | Self::Softwire | Self::Dstm | Self::Xlat464)
     }
 
+    /// Whether it has an end in the client's box and one in the box in the middle.
+    pub fn in_two_boxes(self) -> bool {
+        matches!(self, Self::Softwire | Self::Dstm | Self::Xlat464)
+    }
+
     /// Whether there has to be exactly one box between the ends.
     pub(crate) fn stands_between(self) -> bool {
         !matches!(self, Self::Native | Self::Clat)

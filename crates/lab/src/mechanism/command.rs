@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fordway_data::spec::{Commands, Kind, filled, fixed};
-use serde_json::Value;
+use fordway_data::spec::{Commands, End, Kind, filled, fixed};
+use serde_json::{Value, json};
 
-use super::{Availability, Context, Counted, Deployed, Mechanism, run_dir};
+use super::{Availability, Context, Counted, Deployed, Mechanism, Placement, run_dir};
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
-use crate::host::cpu::processors;
 use crate::process::{self, Output, find_program, run_str};
 use crate::state::Down;
 
@@ -41,6 +40,7 @@ impl Command {
 /// The texts of a command line or a file, with the placeholders of a deployment.
 struct Fill<'a> {
     context: Context<'a>,
+    end: End,
     folder: String,
 }
 
@@ -51,8 +51,12 @@ impl Fill<'_> {
             "dir" => Some(self.folder.clone()),
             "name" => Some(self.context.name.to_owned()),
             "sessions" => Some(self.context.sessions.to_string()),
-            "threads" => Some(processors().to_string()),
-            name => fixed(spec.kind, spec.hops, name),
+            "threads" => {
+                // As many as it may use.
+                let all = Placement::of(Some(0), self.context.backend.pin()).threads;
+                Some(all.to_string())
+            }
+            name => fixed(spec.kind, self.end, spec.hops, name),
         })
     }
 
@@ -102,74 +106,49 @@ impl Mechanism for Command {
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
         let commands = &self.commands;
-        let place = context.network.translator(context.spec);
-        let folder = run_dir(context);
-        let fill = Fill { context, folder: folder.display().to_string() };
-        let inside = |argv: &Vec<String>| context.backend.inside(place, &fill.argv(argv));
-        let mut deployed = Deployed {
-            config: configure(&fill, place, commands)?,
-            run_dir: Some(folder.clone()),
-            ..Deployed::default()
+        let Some(client) = &commands.client else {
+            let place = context.network.translator(context.spec);
+            return deploy(context, commands, place, End::Only);
         };
-        if !commands.down.is_empty() {
-            let down: Vec<Vec<String>> = commands.down.iter().map(inside).collect();
-            // From here on a failure takes down what was set up before it.
-            deployed.down = Some(Down::note(&down, &folder)?);
-        }
-        for argv in &commands.up {
-            let argv = fill.argv(argv);
-            must(context.backend, place, &argv)?;
-            deployed.argv.extend(argv);
-            deployed.argv.push(";".into());
-        }
-        if !commands.run.is_empty() {
-            let argv = fill.argv(&commands.run);
-            let log = context.logs.join(format!("{}-run.log", context.name));
-            deployed.daemon = Some(context.backend.run(Some(place), &argv, Output::Log(&log))?);
-            deployed.argv.extend(argv);
-        }
-        if !commands.ready.is_empty() {
-            wait(&fill, place, &commands.ready, &mut deployed)?;
-        }
-        if !commands.counters.is_empty() {
-            deployed.reader = inside(&commands.counters);
-        }
-        Ok(deployed)
+        let host = context.network.host.as_ref().ok_or_else(|| super::no_middle(context.spec))?;
+        let names = ["middle", "client"].map(|part| format!("{}-{part}", context.name));
+        // Who serves is there before who asks.
+        let middle = deploy(Context { name: &names[0], ..context }, commands, host, End::Middle)?;
+        let place = &context.network.client;
+        let client = deploy(Context { name: &names[1], ..context }, client, place, End::Client)?;
+        let config = format!("{}\n{}", client.config, middle.config);
+        let argv = [&client.argv[..], &[";".to_owned()], &middle.argv[..]].concat();
+        Ok(Deployed { config, argv, parts: vec![client, middle], ..Deployed::default() })
     }
 
     fn counters(&self, deployed: &Deployed) -> Result<Option<Value>> {
-        if deployed.reader.is_empty() {
-            return Ok(None);
-        }
-        let argv: Vec<&str> = deployed.reader.iter().map(String::as_str).collect();
-        let out = run_str(&argv)?.ok()?;
-        let bad = |why| LabError::Parse { tool: "the command `counters`", why };
-        let value: Value =
-            serde_json::from_str(&out.stdout).map_err(|error| bad(error.to_string()))?;
-        if !COUNTERS.iter().any(|name| value.get(name).is_some()) {
-            // What is not there could not disagree.
-            return Err(bad(format!("it prints none of {}", COUNTERS.join(", "))));
-        }
-        Ok(Some(value))
+        let [client, middle] = &deployed.parts[..] else { return counters(deployed) };
+        let (client, middle) = (counters(client)?, counters(middle)?);
+        let told = client.is_some() || middle.is_some();
+        Ok(told.then(|| json!({ "client": client, "middle": middle })))
     }
 
+    /// Of two ends what passed both, so the lesser count, and what either dropped; or what the one that counts says.
     fn read(&self, before: &Value, after: &Value, to_v6: bool) -> Option<Counted> {
-        let way = if to_v6 { "to_v6" } else { "to_v4" };
-        let (before, after) = (before.get(way)?, after.get(way)?);
-        let drops = after["drops"].as_object().into_iter().flatten().filter_map(|(why, now)| {
-            let then = before["drops"][why.as_str()].as_u64().unwrap_or(0);
-            let new = now.as_u64()?.saturating_sub(then);
-            (new > 0).then(|| (why.clone(), new))
-        });
-        Some(Counted {
-            octets: grown(before, after, "octets")?,
-            packets: grown(before, after, "packets")?,
-            drops: drops.collect(),
-        })
+        if self.commands.client.is_none() {
+            return read(before, after, to_v6);
+        }
+        // What the client's end turns into IPv6, or wraps up in it, the other turns into IPv4.
+        let client = read(&before["client"], &after["client"], to_v6);
+        let middle = read(&before["middle"], &after["middle"], !to_v6);
+        match (client, middle) {
+            (Some(client), Some(middle)) => Some(client.and(middle)),
+            (one, other) => one.or(other),
+        }
     }
 
     fn created(&self, before: &Value, after: &Value) -> Option<u64> {
-        grown(before, after, "sessions")
+        // Sessions are those of the end that is shared.
+        let of = |all: &Value| match self.commands.client {
+            Some(_) => all["middle"].clone(),
+            None => all.clone(),
+        };
+        grown(&of(before), &of(after), "sessions")
     }
 
     fn asked(&self, before: &Value, after: &Value) -> Option<u64> {
@@ -182,8 +161,76 @@ impl Mechanism for Command {
 
     fn tracks_connections(&self, kind: Kind) -> bool {
         // Whether it does is its own affair; room that nobody needs costs nothing.
-        matches!(kind, Kind::Nat44 | Kind::Nat64 | Kind::NatPt | Kind::DualStack)
+        matches!(kind, Kind::Nat44 | Kind::Nat64 | Kind::NatPt | Kind::DualStack | Kind::Xlat464)
     }
+}
+
+/// Puts one end in its box.
+fn deploy(context: Context<'_>, commands: &Commands, place: &Place, end: End) -> Result<Deployed> {
+    let folder = run_dir(context);
+    let fill = Fill { context, end, folder: folder.display().to_string() };
+    let inside = |argv: &Vec<String>| context.backend.inside(place, &fill.argv(argv));
+    let mut deployed = Deployed {
+        config: configure(&fill, place, commands)?,
+        run_dir: Some(folder.clone()),
+        ..Deployed::default()
+    };
+    if !commands.down.is_empty() {
+        let down: Vec<Vec<String>> = commands.down.iter().map(inside).collect();
+        // From here on a failure takes down what was set up before it.
+        deployed.down = Some(Down::note(&down, &folder)?);
+    }
+    for argv in &commands.up {
+        let argv = fill.argv(argv);
+        must(context.backend, place, &argv)?;
+        deployed.argv.extend(argv);
+        deployed.argv.push(";".into());
+    }
+    if !commands.run.is_empty() {
+        let argv = fill.argv(&commands.run);
+        let log = context.logs.join(format!("{}-run.log", context.name));
+        deployed.daemon = Some(context.backend.run(Some(place), &argv, Output::Log(&log))?);
+        deployed.argv.extend(argv);
+    }
+    if !commands.ready.is_empty() {
+        wait(&fill, place, &commands.ready, &mut deployed)?;
+    }
+    if !commands.counters.is_empty() {
+        deployed.reader = inside(&commands.counters);
+    }
+    Ok(deployed)
+}
+
+/// Reads the counters of one end.
+fn counters(deployed: &Deployed) -> Result<Option<Value>> {
+    if deployed.reader.is_empty() {
+        return Ok(None);
+    }
+    let argv: Vec<&str> = deployed.reader.iter().map(String::as_str).collect();
+    let out = run_str(&argv)?.ok()?;
+    let bad = |why| LabError::Parse { tool: "the command `counters`", why };
+    let value: Value = serde_json::from_str(&out.stdout).map_err(|error| bad(error.to_string()))?;
+    if !COUNTERS.iter().any(|name| value.get(name).is_some()) {
+        // What is not there could not disagree.
+        return Err(bad(format!("it prints none of {}", COUNTERS.join(", "))));
+    }
+    Ok(Some(value))
+}
+
+/// What two readings of one end say of packets that it turned into IPv6, or into IPv4.
+fn read(before: &Value, after: &Value, to_v6: bool) -> Option<Counted> {
+    let way = if to_v6 { "to_v6" } else { "to_v4" };
+    let (before, after) = (before.get(way)?, after.get(way)?);
+    let drops = after["drops"].as_object().into_iter().flatten().filter_map(|(why, now)| {
+        let then = before["drops"][why.as_str()].as_u64().unwrap_or(0);
+        let new = now.as_u64()?.saturating_sub(then);
+        (new > 0).then(|| (why.clone(), new))
+    });
+    Some(Counted {
+        octets: grown(before, after, "octets")?,
+        packets: grown(before, after, "packets")?,
+        drops: drops.collect(),
+    })
 }
 
 /// What a command's counters may hold.
@@ -236,6 +283,19 @@ mod tests {
         assert_eq!(own.created(&of(3, 0), &of(10, 0)), Some(7));
         assert_eq!(own.read(&of(3, 1), &of(10, 5), false), None);
         assert_eq!(own.asked(&of(3, 1), &of(10, 5)), None);
+    }
+
+    #[test]
+    fn two_ends_tell_what_passed_both_or_what_the_one_that_counts_says() {
+        let client = Some(Box::new(Commands::default()));
+        let own = Command { commands: Commands { client, ..Commands::default() } };
+        let of = |packets: u64| json!({"packets": packets, "octets": 100 * packets});
+        let all = |client: u64, middle: u64| json!({"client": {"to_v6": of(client)}, "middle": {"to_v4": of(middle), "sessions": middle}});
+        assert_eq!(own.read(&all(0, 0), &all(9, 7), true).unwrap().packets, 7);
+        assert_eq!(own.created(&all(0, 0), &all(9, 7)), Some(7));
+        let one = |middle: u64| json!({"client": null, "middle": {"to_v4": of(middle)}});
+        assert_eq!(own.read(&one(1), &one(5), true).unwrap().packets, 4);
+        assert_eq!(own.read(&one(1), &one(5), false), None);
     }
 
     #[test]

@@ -37,9 +37,9 @@ impl Text {
                 text.push('…');
             }
             if style == PLAIN {
-                line.push_str(&text)
+                line.push_str(&text);
             } else {
-                line.push_str(&format!("{style}{text}{style:#}"))
+                line.push_str(&format!("{style}{text}{style:#}"));
             }
             if left == 0 {
                 break;

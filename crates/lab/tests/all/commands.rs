@@ -1,8 +1,10 @@
 //! Mechanisms by a user's own command lines, as good as any other: deployed, probed, measured, taken down.
 
+use std::path::Path;
+
 use serde_json::Value;
 
-use crate::common::{Bench, can_run, has, programs, text};
+use crate::common::{Bench, LAB, can_run, has, programs, text};
 
 const HEAD: &str = r#"
 name = "mine"
@@ -116,6 +118,66 @@ fn tayga_by_the_manuals_example_passes_the_gate_and_is_measured() {
     assert!(trial["mechanism_argv"].as_array().unwrap().iter().any(|w| w == "tayga"), "{trial}");
     // It is a process like any other: its processor time is known.
     assert!(!trial["cpu"]["mechanism_s"].is_null(), "{trial}");
+}
+
+#[test]
+fn tayga_at_both_ends_by_the_manuals_example_passes_the_gate() {
+    if !can_run() || !has("tayga", "nat64") {
+        return;
+    }
+    let bench = Bench::new();
+    let example = TAYGA.split("```toml\n").nth(2).unwrap().split("```").next().unwrap();
+    // The prefix is none of the well-known ones: no version asks for more.
+    let experiment = format!("{HEAD}{example}");
+    let options = ["--only", "464xlat-mine", "--blocks", "1", "--duration", "1"];
+    let folder = bench.run("mine", &experiment, &options);
+    let gate = folder.results()["gate"]["464xlat-mine"].clone();
+    let own = |check: &String| !check.contains("\"icmp time exceeded\"");
+    assert_eq!(
+        failed(&gate).into_iter().filter(own).collect::<Vec<String>>(),
+        Vec::<String>::new()
+    );
+    let trial = folder.trial("464xlat-mine", "rtt");
+    assert!(trial["value"].as_f64().is_some_and(|ms| ms > 0.0), "{trial}");
+    // Two processes, each with a thread at least; both command lines; a log of each.
+    assert!(
+        trial["cpu"]["mechanism_threads"].as_u64().is_some_and(|threads| threads >= 2),
+        "{trial}"
+    );
+    let argv = trial["mechanism_argv"].as_array().expect("words");
+    assert_eq!(argv.iter().filter(|word| *word == "-n").count(), 2, "{trial}");
+    let raw = std::fs::read_dir(folder.path.join("raw")).expect("raw").flatten();
+    let logs: Vec<String> = raw.filter_map(|file| file.file_name().into_string().ok()).collect();
+    for end in ["-client-run.log", "-middle-run.log"] {
+        assert!(logs.iter().any(|name| name.ends_with(end)), "{end}: {logs:?}");
+    }
+}
+
+#[test]
+fn a_softwire_of_two_programs_passes_the_gate() {
+    let gateway = Path::new(LAB).with_file_name("fordway");
+    let built =
+        || fordway_testhost::require(gateway.exists(), "the gateway's program is not built");
+    if !can_run() || !built() {
+        return;
+    }
+    let bench = Bench::new();
+    let run = |options: &str| {
+        let words = options.split(' ').map(|word| format!("\"{word}\"")).collect::<Vec<_>>();
+        let own = "\"softwire\", \"--engine\", \"user\", \"--run-dir\", \"{dir}\"";
+        format!("run = [\"{}\", {own}, {}]", gateway.display(), words.join(", "))
+    };
+    let middle = run("--local {tunnel_v6} --binding {client_v4}={client_v6}");
+    let client = run("--local {client_v6} --v4 {client_v4} --remote {tunnel_v6}");
+    let experiment = format!(
+        "{HEAD}\n[[mechanism]]\nname = \"mine\"\nlabel = \"Mine\"\nimplementation = \"command\"\nkind = \"softwire\"\n\
+         family = \"v4\"\nhops = 1\n[mechanism.command]\n{middle}\n[mechanism.command.client]\n{client}\n"
+    );
+    let options = ["--only", "mine", "--blocks", "1", "--duration", "1"];
+    let folder = bench.run("out", &experiment, &options);
+    assert_eq!(failed(&folder.results()["gate"]["mine"]), Vec::<String>::new());
+    let trial = folder.trial("mine", "rtt");
+    assert!(trial["value"].as_f64().is_some_and(|ms| ms > 0.0), "{trial}");
 }
 
 #[test]
