@@ -308,7 +308,7 @@ fn own_process(trial: &Trial) -> Option<f64> {
 
 fn drift(cells: &[Cell], sentinel: &str, condition: &Condition, metric: Metric) -> Option<Drift> {
     let cell = cells.iter().find(|c| c.mechanism == sentinel)?;
-    let centre = cell.mean?;
+    let centre = cell.mean.filter(|mean| *mean > 0.0)?;
     let points: Vec<(f64, f64)> = cell.values.iter().map(|(b, v)| (f64::from(*b), *v)).collect();
     let trend = trend(&points);
     Some(Drift {

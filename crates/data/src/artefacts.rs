@@ -76,7 +76,7 @@ pub fn read_environment(dir: &Path) -> Result<Option<Environment>> {
 /// Reads a run's folder and analyses it.
 pub fn read(dir: &Path) -> Result<Run> {
     let experiment = read_experiment(dir)?;
-    let trials = Ledger::of(dir).read()?;
+    let trials = Ledger::of(dir).read(&experiment)?;
     if trials.is_empty() {
         return Err(DataError::Artefact {
             path: dir.join("trials.jsonl"),

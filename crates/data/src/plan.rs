@@ -249,6 +249,7 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         Load::Rrul => profile.tcp_streams.len() as f64 * (duration_s as f64 + BESIDE_S),
         Load::Initiation => BEGIN_S + f64::from(profile.begun) * BEGUN_S,
         Load::Start => START_S,
+        Load::Own(load) => load.spec().takes_s.unwrap_or(duration_s as f64) + 2.0 * AROUND_S,
     });
     DEPLOY_S + each.sum::<f64>()
 }

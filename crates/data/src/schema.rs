@@ -48,10 +48,10 @@ impl JsonSchema for Metric {
             // taplo, and with it editors, show these beside the names.
             let docs = json!({"docs": {"enumValues": labels}});
             return json_schema!({
-                "description": "A measured quantity.",
+                "description": "A measured quantity: a built-in one, or one of the experiment's own.",
                 "type": "string",
-                "enum": names,
-                "x-taplo": docs,
+                // The second choice takes everything: own names are held against `[[metric]]`, which a schema can't do.
+                "anyOf": [{"enum": names, "x-taplo": docs}, {}],
             });
         }
         json_schema!({

@@ -19,6 +19,7 @@ mod hosts;
 mod implementation;
 mod kind;
 mod metric;
+mod own;
 mod pin;
 mod point;
 mod profile;
@@ -27,12 +28,15 @@ mod schema;
 
 pub use command::{Commands, End, filled, fixed};
 pub use exclude::{Exclusion, Quantity, rules};
+pub use goals::{Goal, Measure, Want};
 pub use group::{By, Exchange, Fetch, Group, Load, Mixed, Transport, Way};
 pub use guest::{Accelerator, Guest};
 pub use hosts::{EXAMPLE, HostSpec, Hosts};
 pub use implementation::{IMPLEMENTATIONS, RESOLVERS, kinds};
 pub use kind::{Carries, Kind};
 pub use metric::Metric;
+pub(crate) use own::Known;
+pub use own::{Better, LoadSpec, MetricSpec, Missing, OwnLoad, OwnMetric, experiment};
 pub use pin::{Cores, Pin, Processors, Role};
 pub use point::{Axis, Point, quantity};
 pub use profile::Profile;
@@ -90,6 +94,15 @@ pub struct Experiment {
     /// Set when the run is judged by the goals table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goals: Option<String>,
+    /// Loads of the experiment's own.
+    #[serde(default, rename = "load", skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<LoadSpec>,
+    /// Metrics of the experiment's own.
+    #[serde(default, rename = "metric", skip_serializing_if = "Vec::is_empty")]
+    pub own_metrics: Vec<MetricSpec>,
+    /// Goals of the experiment's own.
+    #[serde(default, rename = "goal", skip_serializing_if = "Vec::is_empty")]
+    pub own_goals: Vec<Goal>,
     /// Set when the run asks the gateway what its programs cost per packet (`fordway bench`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub program_costs: bool,
@@ -281,12 +294,14 @@ impl RunSpec {
     }
 
     /// Labels of the metrics left out, by the reason.
-    pub fn unmeasured_by_reason(&self) -> BTreeMap<&str, Vec<&'static str>> {
-        let mut all: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
-        for metric in Metric::ALL {
-            if let Some(reason) = self.unmeasured.get(metric.name()) {
-                all.entry(reason).or_default().push(metric.label());
-            }
+    pub fn unmeasured_by_reason(&self) -> BTreeMap<&str, Vec<&str>> {
+        let built_in = |name: &str| Metric::ALL.iter().position(|metric| metric.name() == name);
+        let mut names: Vec<(&String, &String)> = self.unmeasured.iter().collect();
+        names.sort_by_key(|(name, _)| built_in(name).unwrap_or(usize::MAX));
+        let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, reason) in names {
+            let label = built_in(name).map_or(name.as_str(), |place| Metric::ALL[place].label());
+            all.entry(reason).or_default().push(label);
         }
         all
     }
@@ -358,6 +373,7 @@ impl Experiment {
         let refuse = |all| DataError::Experiment(Box::new(Findings::new(origin, text, all)));
         let mut document = document::Document::read(text).map_err(refuse)?;
         let run = document.take("run");
+        let _known = Known::of_file(&document.value);
         let mut wrong = schema::refused(&document);
         wrong.extend(check::misfits(&document));
         if !wrong.is_empty() {
@@ -394,6 +410,7 @@ impl Experiment {
             sentinel: name.to_owned(),
             published: None,
             goals: None,
+            own_goals: Vec::new(),
             program_costs: false,
             requires: Vec::new(),
             differences: Vec::new(),

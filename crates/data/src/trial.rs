@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{DataError, Result};
-use crate::spec::{Family, Metric, Point};
+use crate::spec::{Experiment, Family, Known, Metric, Point};
 
 pub(crate) use checks::GATE;
 pub use checks::{Check, NAMES, WAYS};
@@ -369,8 +369,9 @@ impl Ledger {
         write().map_err(fail)
     }
 
-    /// Reads all trials. A last line cut short by a crash is left out.
-    pub fn read(&self) -> Result<Vec<Trial>> {
+    /// Reads all trials of a run of this experiment. A last line cut short by a crash is left out.
+    pub fn read(&self, experiment: &Experiment) -> Result<Vec<Trial>> {
+        let _known = Known::of_experiment(experiment);
         if !self.path.exists() {
             return Ok(Vec::new());
         }
@@ -464,10 +465,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let ledger = Ledger::of(dir.path());
         std::fs::write(&ledger.path, "{\"key\":").unwrap();
-        assert!(ledger.read().unwrap().is_empty());
+        let experiment = Experiment::find("nat64").unwrap();
+        assert!(ledger.read(&experiment).unwrap().is_empty());
         ledger.mend().unwrap();
         assert_eq!(std::fs::read(&ledger.path).unwrap(), b"");
         std::fs::write(&ledger.path, "{\"key\":\n").unwrap();
-        assert!(ledger.read().unwrap_err().to_string().contains("line 1"));
+        assert!(ledger.read(&experiment).unwrap_err().to_string().contains("line 1"));
     }
 }

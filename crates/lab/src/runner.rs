@@ -65,7 +65,8 @@ impl Runner {
         std::fs::create_dir_all(&raw).map_err(LabError::file(&raw))?;
         let ledger = Ledger::of(&out);
         ledger.mend()?;
-        let done = ledger.read()?.into_iter().filter(|t| t.valid).map(|t| t.key).collect();
+        let done =
+            ledger.read(&experiment)?.into_iter().filter(|t| t.valid).map(|t| t.key).collect();
         Ok(Self {
             spec_hash: spec_hash(&experiment),
             out,

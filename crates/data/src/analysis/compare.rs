@@ -26,6 +26,11 @@ pub(super) fn compare_all(experiment: &Experiment, results: &mut Results) {
         if !(own.valid && base.valid) {
             continue;
         }
+        // Only counts of an experiment's own metrics can be 0.
+        if own.values.iter().chain(&base.values).any(|(_, value)| *value <= 0.0) {
+            undecided.push((index, "a value is 0: no ratio"));
+            continue;
+        }
         let (mut pairs, same) = (outcomes(own, base), spec.same_as.is_some());
         if spec.cost_percent.is_some() {
             // A known cost comes after the generator, which limits both alike: it hides nothing of the ratio.

@@ -48,12 +48,12 @@ impl Judged {
     }
 }
 
-/// Judges the goals under the run's first condition; empty for experiments without goals.
+/// Judges the goals of the experiment and of the table that it names, under the run's first condition.
 pub(crate) fn judge(experiment: &Experiment, results: &Results) -> Result<Vec<Judged>> {
-    let Some(name) = &experiment.goals else { return Ok(Vec::new()) };
-    let table = Table::find(name)?;
+    let table = experiment.goals.as_deref().map(Table::find).transpose()?;
+    let all = table.iter().flat_map(|table| &table.goal).chain(&experiment.own_goals);
     let run = experiment.run()?;
-    Ok(table.goal.iter().map(|goal| judge_one(goal, experiment, results, run)).collect())
+    Ok(all.map(|goal| judge_one(goal, experiment, results, run)).collect())
 }
 
 /// Why a goal has no number.
@@ -87,10 +87,10 @@ fn judge_one(goal: &Goal, experiment: &Experiment, results: &Results, run: &RunS
     Judged {
         id: goal.id.clone(),
         text: goal.text.clone(),
-        goal: format!("{sign} {} {}", goal.value, goal.unit),
+        goal: format!("{sign} {} {}", goal.value, goal.unit()),
         measured: value,
         interval,
-        unit: goal.unit.clone(),
+        unit: goal.unit().to_owned(),
         met: value.map(reached).filter(|met| decides(goal, bounds(goal, results), *met)),
         close: value.is_some() && interval.is_none_or(|i| reached(i.low) != reached(i.high)),
         detail,
@@ -130,7 +130,7 @@ fn measure(goal: &Goal, experiment: &Experiment, results: &Results) -> Option<Me
     let unit = goal.metric.unit();
     let family = experiment.mechanism(&goal.mechanism).ok()?.family;
     let ceiling = results.ceiling(&condition, goal.metric, None, family).map(|c| c.value);
-    match goal.measure {
+    match goal.measure() {
         Measure::Value => {
             let (least, most) = (nice(own.min?), nice(own.max?));
             let detail = format!("{} deployments, least {least}, most {most} {unit}", own.n);
@@ -138,10 +138,17 @@ fn measure(goal: &Goal, experiment: &Experiment, results: &Results) -> Option<Me
         }
         Measure::Ratio | Measure::AddedShare => {
             let base = cell(goal.base.as_deref()?)?;
-            let off = if goal.measure == Measure::AddedShare { 1.0 } else { 0.0 };
+            let off = if goal.measure() == Measure::AddedShare { 1.0 } else { 0.0 };
             let ratios: Vec<f64> = pairs(own, base).iter().map(|(a, b)| a / b - off).collect();
             if ratios.is_empty() {
                 return None;
+            }
+            if ratios.iter().any(|ratio| !ratio.is_finite()) {
+                return Some((
+                    None,
+                    None,
+                    format!("{} is 0 in a block: there is no ratio", base.label),
+                ));
             }
             let mut detail = format!(
                 "{} against {} {unit} ({}); median of {} pairs",
@@ -248,7 +255,7 @@ mod tests {
                     let own = arm.metrics.is_empty() || arm.metrics.contains(&goal.metric);
                     assert!(own, "{}: {name} does not measure it", goal.id);
                 }
-                assert_eq!(goal.measure == Measure::Value, goal.base.is_none(), "{}", goal.id);
+                assert_eq!(goal.measure() == Measure::Value, goal.base.is_none(), "{}", goal.id);
             }
         }
         assert!(Table::find("no such").is_err());

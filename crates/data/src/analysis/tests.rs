@@ -356,3 +356,83 @@ fn two_blocks_resolve_nothing() {
         assert_eq!(cell.interval, None);
     }
 }
+
+/// A run of the manual's example of own loads, on the disk; `change` changes its text.
+fn own_run(dir: &std::path::Path, change: (&str, &str), values: impl Fn(&Trial) -> Option<f64>) {
+    let text = include_str!("../../../../docs/experiments/own-loads.toml");
+    let mut own = Experiment::parse(&text.replace(change.0, change.1)).unwrap();
+    let mechanisms = own.mechanisms.iter().map(|m| m.name.clone()).collect();
+    own.run = Some(RunSpec { mechanisms, ..RunSpec::bare() });
+    crate::fixture::folder_of(dir, &own, 4, 1.0);
+    std::fs::remove_file(dir.join("trials.jsonl")).unwrap();
+    for trial in crate::fixture::trials(&own, 4, 1.0) {
+        let value = values(&trial).filter(|_| trial.metric != Metric::Gate);
+        crate::trial::Ledger::of(dir).append(&Trial { value, ..trial }).unwrap();
+    }
+}
+
+#[test]
+fn own_metrics_are_read_compared_and_held_against_own_goals() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // Jitter is 0 once; two hops lose a tenth of the datagrams.
+    own_run(one.path(), ("", ""), |trial| match (trial.metric.name(), trial.mechanism.as_str()) {
+        ("udp_jitter", _) if trial.block == 2 => Some(0.0),
+        ("udp_received", "native-v6-2hop") => Some(45.0 + f64::from(trial.block) / 10.0),
+        ("udp_received", name) if name != CALIBRATION => Some(50.0),
+        ("udp_received", _) => Some(1000.0),
+        _ => trial.value,
+    });
+    let run = crate::artefacts::read(one.path()).unwrap();
+    let metric =
+        |name: &str| *run.experiment.metrics.iter().find(|metric| metric.name() == name).unwrap();
+    let cell = |name: &str| first(&run.results, "native-v6-2hop", metric(name)).unwrap();
+    let vs = cell("udp_received").vs_baseline.as_ref().unwrap();
+    assert_eq!((vs.verdict, vs.n), (Verdict::Worse, 4));
+    assert!((vs.ratio - 0.905).abs() < 1e-3, "{}", vs.ratio);
+    assert_eq!(cell("udp_received").limiter, "unknown");
+    // A count that is 0 has no ratio.
+    assert_eq!(cell("udp_jitter").n, 4);
+    assert!(cell("udp_jitter").vs_baseline.is_none());
+    assert_eq!(cell("udp_jitter").undecided.as_deref(), Some("a value is 0: no ratio"));
+    // A smaller deviation of round trips is the better one.
+    assert_eq!(cell("ping_deviation").vs_baseline.as_ref().unwrap().verdict, Verdict::Worse);
+    let judged: Vec<(&str, &str, &str)> = run
+        .results
+        .goals
+        .iter()
+        .map(|goal| (goal.id.as_str(), goal.goal.as_str(), goal.word()))
+        .collect();
+    assert_eq!(
+        judged,
+        [("udp-second-hop", "≥ 0.99 x", "missed"), ("rtt-second-hop", "≤ 1 ms", "missed")]
+    );
+    let drawn = crate::report::figures::draw(&run).unwrap();
+    let page = crate::report::page::render(&run, &drawn, None).unwrap();
+    assert!(
+        page.contains("Loads of this experiment") && page.contains("Load ping is the experiment")
+    );
+    // A metric that is read in another way is another one.
+    own_run(other.path(), ("/end/sum/jitter_ms", "/end/sum/other"), |trial| trial.value);
+    let again = crate::artefacts::read(other.path()).unwrap();
+    let found = crate::compare::compare(&[("a".into(), run)], &[("b".into(), again)]);
+    let jitter = |all: &[String]| all.iter().filter(|name| name.contains("UDP jitter")).count();
+    assert_eq!((jitter(&found.only_a), jitter(&found.only_b)), (3, 3));
+    assert!(found.cells.iter().any(|pair| pair.metric.name() == "ping_deviation"));
+    assert!(
+        found.differences.iter().any(|it| it.a == "/end/sum/jitter_ms"),
+        "{:?}",
+        found.differences
+    );
+}
+
+#[test]
+fn the_same_definitions_make_the_same_metrics_whatever_else_is_read() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let read = |dir: &tempfile::TempDir| {
+        own_run(dir.path(), ("", ""), |trial| trial.value);
+        crate::artefacts::read(dir.path()).unwrap().experiment
+    };
+    let [a, b] = [read(&dirs[0]), read(&dirs[1])];
+    assert_eq!(a.metrics, b.metrics);
+    assert_eq!(toml::to_string(&a).unwrap(), toml::to_string(&b).unwrap());
+}

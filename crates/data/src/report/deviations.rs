@@ -1,7 +1,7 @@
 //! Where a run departs from its study and from the standards.
 
 use crate::artefacts::Run;
-use crate::spec::Group;
+use crate::spec::{Experiment, Group, LoadSpec, Metric};
 
 /// All that apply, in words.
 pub(super) fn deviations(run: &Run) -> Vec<String> {
@@ -56,6 +56,7 @@ pub(super) fn deviations(run: &Run) -> Vec<String> {
                 .into(),
         );
     }
+    all.extend(run.experiment.loads.iter().map(|load| own_load(&run.experiment, load)));
     if run.experiment.run().is_ok_and(|r| r.profile == "quick") {
         all.push(
             "Quick profile: flows of seconds instead of 30 s and pings in fast succession instead \
@@ -64,4 +65,29 @@ pub(super) fn deviations(run: &Run) -> Vec<String> {
         );
     }
     all
+}
+
+/// What a load of the experiment's own runs, and where its values stand.
+fn own_load(experiment: &Experiment, load: &LoadSpec) -> String {
+    let values = experiment.metrics.iter().filter_map(|metric| match metric {
+        Metric::Own(own) if own.spec().load.spec() == load => Some(&own.spec().metric),
+        _ => None,
+    });
+    let values: Vec<String> = values
+        .map(|metric| {
+            let place = metric.json.as_ref().or(metric.regex.as_ref());
+            format!("{} ({})", metric.label, place.map_or("", String::as_str))
+        })
+        .collect();
+    let server = match load.server.is_empty() {
+        true => String::new(),
+        false => format!(", with `{}` at the server", load.server.join(" ")),
+    };
+    let about = load.about.as_ref().map_or_else(String::new, |about| format!(" {about}"));
+    let client = load.client.join(" ");
+    format!(
+        "Load {} is the experiment's own: `{client}` at the client{server}. Values: {}.{about}",
+        load.name,
+        values.join(", ")
+    )
 }

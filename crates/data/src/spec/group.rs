@@ -1,5 +1,7 @@
 //! Loads, and groups of quantities for readers.
 
+use super::own::OwnLoad;
+
 /// Direction of a load, as the client sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Way {
@@ -128,6 +130,8 @@ pub enum Load {
     Hold,
     /// The start of the translator's process.
     Start,
+    /// A command line that the experiment brings.
+    Own(OwnLoad),
 }
 
 /// Quantities that a reader wants side by side.
@@ -161,11 +165,13 @@ pub enum Group {
     Dns,
     /// Start of the translator.
     Start,
+    /// What the experiment's own command lines measure.
+    Own,
 }
 
 impl Group {
     /// All groups, in the order of the report.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Flow,
         Self::Tail,
         Self::Packets,
@@ -180,6 +186,7 @@ impl Group {
         Self::Processor,
         Self::Dns,
         Self::Start,
+        Self::Own,
     ];
 
     /// Its anchor in the page.
@@ -199,6 +206,7 @@ impl Group {
             Self::Beside => "beside",
             Self::Streams => "streams",
             Self::Start => "start",
+            Self::Own => "own",
         }
     }
 
@@ -219,6 +227,7 @@ impl Group {
             Self::Initiation => "Initiation",
             Self::Dns => "DNS64",
             Self::Start => "Start",
+            Self::Own => "Loads of this experiment",
         }
     }
 
@@ -292,6 +301,10 @@ impl Group {
                  the client, a proxy's after the client's request."
             }
             Self::Start => "From the start of the process to the first translated packet.",
+            Self::Own => {
+                "Values that command lines of the experiment file print. The list of deviations has each command line and \
+                 where its values stand."
+            }
         }
     }
 }

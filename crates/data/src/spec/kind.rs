@@ -61,7 +61,10 @@ impl Carries {
         match self {
             Self::Packets => true,
             Self::Transport => {
-                http || matches!(load, Load::Flow(_) | Load::Probe | Load::Simplex | Load::Streams)
+                http || matches!(
+                    load,
+                    Load::Flow(_) | Load::Probe | Load::Simplex | Load::Streams | Load::Own(_)
+                )
             }
             Self::Http => http,
         }

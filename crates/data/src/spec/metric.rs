@@ -1,9 +1,8 @@
 //! What is measured: quantities, and the loads that yield them.
 
-use serde::{Deserialize, Serialize};
-
 use super::group::Way::{Down, Up};
 use super::group::{By, Exchange, Fetch, Group, Load, Mixed, Transport};
+use super::own::{Better, OwnMetric};
 
 /// What is fixed about a metric.
 struct Row {
@@ -20,13 +19,15 @@ macro_rules! metrics {
     ($($(#[$about:meta])* $variant:ident: $name:literal, $label:literal, $short:literal, $unit:literal
         $(, $group:ident, $load:expr)?;)*) => {
         /// A measured quantity.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Metric {
-            $($(#[$about])* #[serde(rename = $name)] $variant,)*
+            $($(#[$about])* $variant,)*
+            /// One that an experiment brings itself.
+            Own(OwnMetric),
         }
 
         impl Metric {
-            /// Every metric.
+            /// Every built-in metric.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
 
             fn row(self) -> Row {
@@ -38,6 +39,17 @@ macro_rules! metrics {
                         unit: $unit,
                         measured: None$(.or(Some((Group::$group, $load))))?,
                     },)*
+                    Self::Own(own) => {
+                        let own = own.spec();
+                        let label = &own.metric.label;
+                        Row {
+                            name: &own.metric.name,
+                            label,
+                            short: own.metric.short.as_ref().unwrap_or(label),
+                            unit: &own.metric.unit,
+                            measured: Some((Group::Own, Load::Own(own.load))),
+                        }
+                    }
                 }
             }
         }
@@ -200,6 +212,9 @@ impl Metric {
 
     /// Whether a larger value is the better one.
     pub fn higher_is_better(self) -> bool {
+        if let Self::Own(own) = self {
+            return own.spec().metric.better == Better::Higher;
+        }
         self.is_throughput()
             || match self.group() {
                 Some(Group::Packets | Group::Dns | Group::Web | Group::Beside) => true,
@@ -230,6 +245,11 @@ impl Metric {
 
     /// A value within this factor of the generator's own ceiling may be the generator's.
     pub(crate) fn ceiling_factor(self) -> f64 {
+        if let Self::Own(own) = self
+            && let Some(factor) = own.spec().metric.ceiling_factor
+        {
+            return factor;
+        }
         match self.load() {
             // RFC 8219 section 9.2.1: the tester has to answer 2 (1 + 0.1) questions for each that it asks.
             Some(Load::Search | Load::Questions(Mixed::Fresh) | Load::Dnsperf(Mixed::Fresh)) => 2.2,

@@ -98,7 +98,9 @@ fn leaves(
     error: &ValidationError<'_, '_>,
     found: &mut Vec<Finding>,
 ) {
-    for cause in &error.causes {
+    // Of several choices none takes the value: what the first has to say is enough.
+    let most = if matches!(error.kind, ErrorKind::AnyOf) { 1 } else { error.causes.len() };
+    for cause in &error.causes[..most] {
         leaves(document, whole, cause, found);
     }
     if error.causes.is_empty() {

@@ -244,7 +244,7 @@ fn same_environment(
             ))),
             None => Ok(()),
         },
-        None if Ledger::of(out).read()?.is_empty() => {
+        None if Ledger::of(out).read(experiment)?.is_empty() => {
             let text = serde_json::to_vec_pretty(&now).unwrap_or_default();
             Ok(write_file(&out.join("environment.json"), &text)?)
         }

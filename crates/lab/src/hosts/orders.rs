@@ -29,6 +29,7 @@ pub(crate) enum Order {
     /// Which of these mechanisms can run there, and what can't be measured: [`Surveyed`].
     Survey {
         /// The experiment.
+        #[serde(deserialize_with = "fordway_data::spec::experiment")]
         experiment: Box<Experiment>,
         /// Mechanisms.
         wanted: Vec<String>,
@@ -38,6 +39,7 @@ pub(crate) enum Order {
     /// The environment record.
     Environment {
         /// Its programs are recorded.
+        #[serde(deserialize_with = "fordway_data::spec::experiment")]
         experiment: Box<Experiment>,
     },
     /// A device: [`super::record::Nic`].

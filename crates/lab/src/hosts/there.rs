@@ -28,6 +28,11 @@ fn handle(deployed: &Deployed) -> Result<u64> {
     held.map(|held| held.handle()).ok_or_else(|| LabError::Usage("it is not deployed there".into()))
 }
 
+/// A mechanism without what is measured on it, which the other host neither knows nor needs.
+fn bare(spec: &MechanismSpec) -> MechanismSpec {
+    MechanismSpec { metrics: Vec::new(), ..spec.clone() }
+}
+
 impl Mechanism for There {
     fn availability(&self, kind: Kind) -> Availability {
         self.own.availability(kind)
@@ -38,8 +43,8 @@ impl Mechanism for There {
         let order = Order::Deploy(Box::new(Deploy {
             prefix: client.strip_suffix("client").unwrap_or(client).to_owned(),
             offloads: self.offloads,
-            arm: self.arm.clone(),
-            spec: context.spec.clone(),
+            arm: bare(&self.arm),
+            spec: bare(context.spec),
             name: context.name.to_owned(),
             sessions: context.sessions,
             pin: context.backend.pin().cloned(),
@@ -51,7 +56,7 @@ impl Mechanism for There {
     }
 
     fn runs(&self, deployed: &Deployed, spec: &MechanismSpec) -> Result<Option<String>> {
-        self.host.ask(Order::Runs { handle: handle(deployed)?, spec: Box::new(spec.clone()) })
+        self.host.ask(Order::Runs { handle: handle(deployed)?, spec: Box::new(bare(spec)) })
     }
 
     fn counters(&self, deployed: &Deployed) -> Result<Option<Value>> {

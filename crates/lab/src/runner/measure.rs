@@ -28,6 +28,7 @@ impl Runner {
             deployed: &live.deployed,
             mechanism,
             profile: self.profile(),
+            metrics: &self.experiment.metrics,
             raw: &self.raw,
             name: live.name.trim_end_matches('-'),
             cycles: CYCLES.iter().any(|m| {

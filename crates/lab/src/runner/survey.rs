@@ -118,6 +118,16 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
             .is_none()
             .then(|| "dnsperf is not installed: apt-get install dnsperf".into())
     });
+    for load in &experiment.loads {
+        let own = |m: Metric| matches!(m.load(), Some(Load::Own(own)) if own.spec() == load);
+        check(&own, &|| {
+            let missing = |program: &&String| find_program(program).is_none();
+            let missing: Vec<&str> =
+                load.requires.iter().filter(missing).map(String::as_str).collect();
+            let how = load.install.as_deref().map(|how| format!(": {how}")).unwrap_or_default();
+            (!missing.is_empty()).then(|| format!("not installed: {}{how}", missing.join(", ")))
+        });
+    }
     let servers: BTreeSet<&str> = experiment
         .mechanisms
         .iter()
@@ -146,7 +156,7 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
         check(&frame, &|| frames::supported().err());
     }
     debug_assert!(missing.keys().all(|name| {
-        Metric::ALL.iter().any(|m| m.name() == name && m.group() != Some(Group::Flow))
+        experiment.metrics.iter().any(|m| m.name() == name && m.group() != Some(Group::Flow))
     }));
     missing
 }

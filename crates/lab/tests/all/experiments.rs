@@ -1,6 +1,6 @@
 //! Users' own experiment files: what is refused and how that is said, what is taken.
 
-use crate::common::{LAB, lab, text};
+use crate::common::{Bench, LAB, can_run, lab, programs, text};
 
 /// Every sample file with what `validate` says of it. With INSTA_UPDATE=always the snapshots take what it
 /// says now.
@@ -79,4 +79,127 @@ fn errors_are_json_for_machines_and_a_missing_file_is_one() {
         assert_eq!(out.status.code(), Some(2));
         assert!(text(&out.stderr).contains("did you mean `margin`?"), "{}", text(&out.stderr));
     }
+}
+
+/// The example of the manual.
+const OWN: &str = include_str!("../../../../docs/experiments/own-loads.toml");
+
+#[test]
+fn the_example_of_own_loads_is_valid_and_planned() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("own.toml");
+    std::fs::write(&file, OWN).unwrap();
+    let file = file.to_str().unwrap();
+    let out = lab(&["validate", file]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let plan = |more: &[&str]| -> serde_json::Value {
+        let out = lab(&[&["plan", file, "--json"][..], more].concat());
+        serde_json::from_slice(&out.stdout).unwrap()
+    };
+    // Three mechanisms, each with four metrics of three loads, and what the load reaches alone.
+    let (one, two) = (plan(&["--blocks", "1"]), plan(&["--blocks", "2"]));
+    assert_eq!([&one["plan"]["trials"], &two["plan"]["trials"]], [12, 24]);
+    let names = one["plan"]["deployments"].as_array().unwrap().iter().map(|d| &d["mechanism"]);
+    assert_eq!(names.filter(|name| *name == "calibration-v6").count(), 1);
+    // A longer load takes longer.
+    let seconds = |plan: &serde_json::Value| plan["plan"]["seconds"].as_f64().unwrap();
+    assert!(seconds(&plan(&["--blocks", "1", "--duration", "60"])) > seconds(&one) + 170.0);
+}
+
+#[test]
+fn own_loads_are_run_read_and_judged_like_built_in_ones() {
+    if !can_run() || !programs(&["iperf3", "ping"]) {
+        return;
+    }
+    let bench = Bench::new();
+    // Besides, one metric finds no value anywhere, and one load always ends with a status that is no success.
+    let small = OWN
+        .replace("durations_s = [2]", "durations_s = [1]")
+        .replace("ping_count = 50", "ping_count = 5")
+        .replace("blocks_min = 7\nblocks_max = 7", "blocks_min = 2\nblocks_max = 2")
+        .replace("\"ping_deviation\"]", "\"ping_deviation\", \"none\", \"nothing\"]")
+        .replace(
+            "[[goal]]\nid = \"udp-second-hop\"",
+            "[[metric]]\nname = \"none\"\nlabel = \"None\"\nunit = \"x\"\nbetter = \"lower\"\nload = \"ping\"\n\
+             regex = 'no such (?<value>[0-9]+)'\n\n\
+             [[load]]\nname = \"refused\"\nclient = [\"sh\", \"-c\", \"echo {target} refused >&2; exit 3\"]\ntakes_s = 0.1\n\n\
+             [[metric]]\nname = \"nothing\"\nlabel = \"Nothing\"\nunit = \"x\"\nbetter = \"lower\"\nload = \"refused\"\n\
+             json = \"/a\"\n\n[[goal]]\nid = \"udp-second-hop\"",
+        )
+        + "\n[[exclude]]\nwhen = \"steal > 1\"\nreason = \"a test\"\n";
+    let run = bench.run("run", &small, &["--only", "native-v6,native-v6-2hop"]);
+    for mechanism in ["native-v6", "native-v6-2hop"] {
+        for (metric, unit) in
+            [("udp_received", "Mbit/s"), ("udp_jitter", "ms"), ("ping_deviation", "ms")]
+        {
+            let trials = run.of(mechanism, metric);
+            assert_eq!(trials.len(), 1, "{metric}, first block");
+            for trial in trials {
+                assert_eq!(
+                    (&trial["unit"], &trial["valid"]),
+                    (&unit.into(), &true.into()),
+                    "{trial}"
+                );
+                assert!(trial["value"].as_f64().is_some_and(|value| value > 0.0), "{trial}");
+            }
+        }
+        // 50 Mbit/s of datagrams were asked for, and no more arrives.
+        for trial in run.of(mechanism, "udp_received") {
+            assert!(trial["value"].as_f64().is_some_and(|v| (5.0..=55.0).contains(&v)), "{trial}");
+            let words = trial["argv"].as_array().unwrap();
+            assert!(!words.iter().any(|word| word.as_str().unwrap().contains('{')), "{words:?}");
+        }
+    }
+    // What does not count is kept with its reason; what the path is blamed for counts, as a failure.
+    let of = |metric: &str| -> Vec<serde_json::Value> {
+        let all = run.trials();
+        all.into_iter().filter(|t| t["metric"] == metric && t["mechanism"] == "native-v6").collect()
+    };
+    for trial in of("none") {
+        assert_eq!(trial["valid"], false);
+        assert!(trial["invalid"][0].as_str().unwrap().contains("no value for no such"), "{trial}");
+    }
+    for trial in of("nothing") {
+        assert_eq!(trial["valid"], true);
+        let why = trial["failed"][0].as_str().unwrap();
+        assert!(why.contains("status 3") && why.contains("2001:db8:5::5 refused"), "{why}");
+    }
+    assert_eq!((of("none").len(), of("nothing").len()), (2, 2));
+    let results = run.results();
+    let cell = |metric: &str, mechanism: &str| {
+        let cells = results["cells"].as_array().unwrap();
+        cells.iter().find(|c| c["metric"] == metric && c["mechanism"] == mechanism).unwrap().clone()
+    };
+    let compared = cell("udp_received", "native-v6-2hop");
+    assert_eq!((&compared["n"], &compared["unit"]), (&2.into(), &"Mbit/s".into()));
+    assert_eq!(compared["limiter"], "generator", "the load alone reaches no more: {compared}");
+    assert_eq!(cell("nothing", "native-v6")["n"], 0);
+    let goals = results["goals"].as_array().unwrap();
+    let judged = |id: &str| goals.iter().find(|goal| goal["id"] == id).unwrap().clone();
+    assert!(judged("rtt-second-hop")["measured"].as_f64().is_some(), "{goals:?}");
+    assert_eq!(judged("rtt-second-hop")["unit"], "ms");
+    assert!(judged("udp-second-hop")["measured"].as_f64().is_some_and(|x| x > 0.5), "{goals:?}");
+    let page = run.page();
+    for word in [
+        "Loads of this experiment",
+        "UDP jitter",
+        "Over two hops, a round trip",
+        "Load udp is the experiment",
+    ] {
+        assert!(page.contains(word), "{word}");
+    }
+    assert!(run.said.contains("Deviation of round trips"), "{}", run.said);
+    let csv = std::fs::read_to_string(run.path.join("results.csv")).unwrap();
+    assert!(
+        csv.contains(",udp_jitter,")
+            && run.path.join("figures/box-udp-jitter-linear.svg").is_file()
+    );
+    // Its own file is an experiment; what counts is not measured again.
+    let folder = bench.shown("run");
+    let before = run.trials().len();
+    assert!(bench.lab(&["resume", &folder]).status.success());
+    assert_eq!(run.trials().len() - before, 4, "trials without a value alone");
+    let compared = bench.lab(&["compare", &folder, &folder]);
+    assert!(text(&compared.stdout).contains("UDP jitter"), "{}", text(&compared.stdout));
+    bench.assert_clean(&["run"]);
 }

@@ -33,6 +33,7 @@ fn shown(metric: Metric) -> bool {
                 | Group::Waiting
                 | Group::Dns
                 | Group::Web
+                | Group::Own
         )
     )
 }
