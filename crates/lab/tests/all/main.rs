@@ -12,3 +12,4 @@ mod monitor;
 mod names;
 mod points;
 mod run;
+mod tundra;
