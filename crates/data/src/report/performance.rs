@@ -8,7 +8,7 @@ use fordway_stats::paired::Verdict;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 
 use super::words::{brief, interval, interval_at, value, verdict};
-use crate::analysis::{Cell, undecided};
+use crate::analysis::{Cell, VsBaseline, undecided};
 use crate::artefacts::{self, Run};
 use crate::error::{DataError, Result};
 use crate::spec::{Axis, Experiment, MechanismSpec, Metric, Point};
@@ -154,7 +154,7 @@ fn table(run: &Run, metric: &str) -> Drawn {
                 value(cell),
                 interval_at(cell.interval),
                 vs.map(|vs| base(&run.experiment, &vs.base)).unwrap_or_default(),
-                vs.map(|vs| vs.times()).unwrap_or_default(),
+                vs.map(VsBaseline::times).unwrap_or_default(),
                 vs.map(|vs| interval(vs.ci95)).unwrap_or_default(),
                 decided(run, cell),
             ]
