@@ -65,5 +65,7 @@ pub const ECHO_PORT: u16 = 5302;
 pub const FLOWS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf00, 0, 0, 0, 0, 1);
 /// Sources of the flow tester on an IPv4 link: 198.18.N.N.
 pub const FLOWS_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// The first of many hosts on an IPv6 link, all behind the client.
+pub const MANY_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf00, 0xffff, 0, 0, 0, 0);
 /// IPv4 addresses that stand for IPv6 hosts between the two steps of a chain.
 pub const BETWEEN_V4: &str = "198.19.0.0/16";

@@ -224,6 +224,7 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         Load::Probe => profile.probe_s + AROUND_S,
         Load::Datagrams(_) | Load::Paced(_) => profile.packets_s + 2.0 * AROUND_S,
         Load::Frames(_) => profile.packets_s + FRAMES_S,
+        Load::Pairs(_) => profile.host_pairs.len() as f64 * (profile.packets_s + FRAMES_S),
         Load::NewFlows(_) => f64::from(profile.new_flows) / FLOWS_PER_S + TESTER_S,
         Load::Hold => {
             let sessions = f64::from(profile.held_sessions) / HELD_PER_S;
@@ -268,6 +269,7 @@ pub fn points(load: Load, profile: &Profile) -> Vec<Option<Point>> {
             return Point::grid(&[requests, connections]).into_iter().map(Some).collect();
         }
         Load::Exchange(_) => (Axis::Connections, profile.http_connections.clone()),
+        Load::Pairs(_) => (Axis::Pairs, profile.host_pairs.clone()),
         Load::Simplex => (Axis::Background, profile.simplex_rates.clone()),
         Load::Duplex => (Axis::Flows, profile.duplex_flows.clone()),
         Load::Streams | Load::Rrul => (Axis::Streams, profile.tcp_streams.clone()),

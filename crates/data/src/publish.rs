@@ -1,5 +1,6 @@
 //! A run's folder made fit for an archive: whole, without names of hosts and people, each file with its hash.
 
+mod kept;
 mod manifest;
 mod scrub;
 
@@ -14,6 +15,7 @@ use crate::error::{DataError, Result};
 use crate::files::write_file;
 use crate::schema;
 
+pub use kept::keep;
 pub use manifest::{MANIFEST, check, write as write_manifest};
 pub use scrub::Scrub;
 

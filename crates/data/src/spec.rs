@@ -55,6 +55,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../experiments/mechanisms-goals.toml"),
     include_str!("../experiments/nat64-vs-nat44.toml"),
     include_str!("../experiments/nat64.toml"),
+    include_str!("../experiments/pairs.toml"),
     include_str!("../experiments/small-packets.toml"),
     include_str!("../experiments/tcp-load.toml"),
 ];
@@ -458,7 +459,7 @@ mod tests {
     #[test]
     fn built_in_experiments_parse_and_name_each_other() {
         let all = Experiment::built_in().unwrap();
-        assert_eq!(all.len(), 14);
+        assert_eq!(all.len(), 15);
         for experiment in all {
             for profile in ["quick", "standard", "strict"] {
                 experiment.profile(profile).unwrap();
@@ -475,6 +476,7 @@ mod tests {
                         m.load(),
                         Some(
                             Load::Frames(Way::Down)
+                                | Load::Pairs(Way::Down)
                                 | Load::Datagrams(Way::Down)
                                 | Load::Paced(Way::Down)
                         )

@@ -3,13 +3,14 @@
 mod checks;
 mod counters;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{DataError, Result};
+use crate::files::write_file;
 use crate::spec::{Experiment, Family, Known, Metric, Point};
 
 pub(crate) use checks::GATE;
@@ -343,6 +344,9 @@ pub fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// Ending of the file of a kept result's trials.
+const PACKED: &str = "jsonl.gz";
+
 /// The file of trials of a run.
 #[derive(Debug, Clone)]
 pub struct Ledger {
@@ -369,13 +373,20 @@ impl Ledger {
         write().map_err(fail)
     }
 
+    /// Reads one line of a run of this experiment, as the JSON that it is.
+    pub fn read_line(line: &[u8], experiment: &Experiment) -> serde_json::Result<Trial> {
+        let _known = Known::of_experiment(experiment);
+        serde_json::from_slice(line)
+    }
+
     /// Reads all trials of a run of this experiment. A last line cut short by a crash is left out.
     pub fn read(&self, experiment: &Experiment) -> Result<Vec<Trial>> {
         let _known = Known::of_experiment(experiment);
-        if !self.path.exists() {
-            return Ok(Vec::new());
-        }
-        let text = std::fs::read_to_string(&self.path).map_err(DataError::file(&self.path))?;
+        let text = match std::fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => self.unpacked()?,
+            Err(error) => return Err(DataError::file(&self.path)(error)),
+        };
         let mut trials = Vec::new();
         for (number, line) in text.split_inclusive('\n').enumerate() {
             match serde_json::from_str(line) {
@@ -394,6 +405,34 @@ impl Ledger {
             }
         }
         Ok(trials)
+    }
+
+    /// The trials of a kept result, which are compressed; nothing where there are none.
+    fn unpacked(&self) -> Result<String> {
+        let path = self.path.with_extension(PACKED);
+        let mut text = String::new();
+        match std::fs::File::open(&path) {
+            Ok(file) => {
+                let mut packed = flate2::read::GzDecoder::new(file);
+                packed.read_to_string(&mut text).map_err(DataError::file(&path))?;
+                Ok(text)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(text),
+            Err(error) => Err(DataError::file(path)(error)),
+        }
+    }
+
+    /// Writes all trials of a kept result, compressed. The same trials give the same octets.
+    pub(crate) fn pack(&self, trials: &[Trial]) -> Result<()> {
+        let path = self.path.with_extension(PACKED);
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        for trial in trials {
+            let line = serde_json::to_string(trial)
+                .map_err(|e| DataError::Artefact { path: path.clone(), why: e.to_string() })?;
+            writeln!(packed, "{line}").map_err(DataError::file(&path))?;
+        }
+        let octets = packed.finish().map_err(DataError::file(&path))?;
+        write_file(&path, &octets)
     }
 
     /// Removes a last line that a crash cut short, so that the next append starts a new one.

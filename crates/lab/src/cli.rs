@@ -140,8 +140,23 @@ It reads the run's folder and nothing else, so a copy of it will do; Ctrl-C does
     /// Make a folder fit for an archive from a run's folder: no names of hosts or people, a hash per file
     #[command(after_help = "Examples:
   fordway-lab publish results/monday --author 'A. Name'
-  fordway-lab publish --check results/monday-published")]
+  fordway-lab publish --check results/monday-published
+  fordway-lab publish results/monday --small --out docs/results/nat64
+                                              only what its numbers are computed from: for a repository")]
     Publish(PublishArgs),
+    /// Write a page of Markdown from kept results: prose of a template, every number from a run
+    #[command(after_help = "Examples:
+  fordway-lab publish lab-results/nat64-20260101T120000 --small --out docs/results/nat64
+  fordway-lab performance docs/results > docs/performance.md
+
+The folder holds performance.md.jinja and the folders of runs that it names:
+  {{ machine(\"nat64\") }}                  what was run, on which machine, and what disturbed it
+  {{ table(\"nat64\", \"new_udp_flows\") }}   a row per mechanism: configuration, interval, verdict
+  {{ replay(\"nat64\") }}                   the command that repeats it")]
+    Performance {
+        /// Folder of the template and the kept results
+        dir: PathBuf,
+    },
     /// Print the JSON schema of a file that the lab reads or writes
     #[command(after_help = "Examples:
   fordway-lab schema experiment > experiment.schema.json     for editors

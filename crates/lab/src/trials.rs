@@ -149,7 +149,7 @@ pub(crate) fn run(
         Load::Probe => round_trip::probe(at, trial, values),
         Load::Datagrams(way) => packets::datagrams(at, way, trial, values),
         Load::Paced(way) => packets::paced(at, way, trial, values),
-        Load::Frames(way) => packets::frames(at, way, trial, values),
+        Load::Frames(way) | Load::Pairs(way) => packets::frames(at, way, point, trial, values),
         Load::NewFlows(transport) => sessions::new_flows(at, transport, trial, values),
         Load::Hold => sessions::hold(at, seconds, trial, values),
         Load::Search => questions::search(at, trial, values),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use fordway_data::artefacts;
 use fordway_data::plan;
 use fordway_data::spec::{Experiment, Metric, Point, quantity};
-use fordway_data::trial::{Condition, Trial, calibrates};
+use fordway_data::trial::{Condition, Ledger, Trial, calibrates};
 use fordway_stats::describe::median;
 use serde::Serialize;
 
@@ -197,7 +197,8 @@ impl Watched {
         let whole = text.iter().rposition(|octet| *octet == b'\n').map_or(0, |at| at + 1);
         let mut lines = Vec::new();
         for line in text[..whole].split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
-            let trial: Trial = serde_json::from_slice(line).map_err(|error| LabError::Parse {
+            let read = Ledger::read_line(line, &self.experiment);
+            let trial = read.map_err(|error| LabError::Parse {
                 tool: "trials.jsonl",
                 why: error.to_string(),
             })?;
@@ -451,14 +452,13 @@ mod tests {
 
     use super::*;
     use fordway_data::fixture;
-    use fordway_data::trial::Ledger;
 
     /// A run of the demo that has these of its trials.
     fn folder(keep: impl Fn(&Trial) -> bool) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let experiment = fixture::experiment("demo");
         fixture::folder_of(dir.path(), &experiment, 2, 1.0);
-        let all = Ledger::of(dir.path()).read().unwrap();
+        let all = Ledger::of(dir.path()).read(&fixture::experiment("demo")).unwrap();
         std::fs::remove_file(dir.path().join("trials.jsonl")).unwrap();
         for trial in all.iter().filter(|trial| keep(trial)) {
             Ledger::of(dir.path()).append(trial).unwrap();
@@ -495,7 +495,7 @@ mod tests {
     #[test]
     fn a_state_has_medians_reasons_and_what_comes_next() {
         let dir = folder(|trial| trial.block == 1 && trial.metric != Metric::Gate);
-        let mut bad = Ledger::of(dir.path()).read().unwrap().remove(0);
+        let mut bad = Ledger::of(dir.path()).read(&fixture::experiment("demo")).unwrap().remove(0);
         let name = bad.mechanism.clone();
         bad.block = 2;
         bad.flags = vec!["other programs kept 0.7 cores busy".into()];
@@ -538,7 +538,7 @@ mod tests {
         set("trials.jsonl");
         assert!(ended());
         // `resume` goes on.
-        let all = Ledger::of(dir.path()).read().unwrap();
+        let all = Ledger::of(dir.path()).read(&fixture::experiment("demo")).unwrap();
         set("results.json");
         Ledger::of(dir.path()).append(&all[0]).unwrap();
         assert!(!ended());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* One frame, sent again and again, and counted where it arrives. */
+/* One frame, sent again and again, between one pair of hosts or many, and counted where it arrives. */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -17,9 +17,48 @@ const volatile __u32 device;
 #define MOST 96
 __u32 frame[MOST / 4];
 
+/* Hosts in whose name it is sent, or to which, one after the other; 0 or 1: the frame stays as it is. */
+const volatile __u32 hosts;
+/* Offset of the last four octets of their address, which are those of the first host: the number of a host is added. */
+const volatile __u32 host_at;
+/* Offsets of the checksums that cover the address; 0: there is no second one. */
+const volatile __u32 checksums_at[2];
+__u32 host;
+
 /* What the receiver counts: UDP of one family to one port. */
 const volatile __u32 v4, port;
 __u64 packets;
+
+/* Adds to what a checksum covers (RFC 1624). Whole words are added, so the order of octets does not matter. */
+static __always_inline void cover(__u8 *octets, void *end, __u32 at, __u32 sum)
+{
+	__u16 *checksum = (void *)(octets + at);
+
+	if ((void *)(checksum + 1) > end)
+		return;
+	sum += (__u16)~*checksum;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	*checksum = ~sum;
+}
+
+/* Puts the next host into a frame. */
+static __always_inline void next_host(__u8 *octets, void *end)
+{
+	__u16 *address = (void *)(octets + host_at);
+	__u32 number = host;
+
+	if ((void *)(address + 2) > end)
+		return;
+	host = number + 1 < hosts ? number + 1 : 0;
+	/* The bits of the number are zero in the first host's address: nothing is carried. */
+	__u16 high = bpf_htons(number >> 16), low = bpf_htons(number);
+	address[0] += high;
+	address[1] += low;
+	cover(octets, end, checksums_at[0], (__u32)high + low);
+	if (checksums_at[1])
+		cover(octets, end, checksums_at[1], (__u32)high + low);
+}
 
 /* Writes the whole frame anew, as it comes back changed when its memory is used again, and redirects it. */
 SEC("xdp")
@@ -40,6 +79,8 @@ int send(struct xdp_md *ctx)
 			break;
 		words[i] = frame[i];
 	}
+	if (hosts > 1)
+		next_host((void *)words, end);
 	return bpf_redirect(device, 0);
 }
 

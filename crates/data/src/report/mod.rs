@@ -7,6 +7,7 @@ mod deviations;
 pub mod figures;
 mod grid;
 pub mod page;
+pub mod performance;
 mod points;
 mod processors;
 mod rfc8219;

@@ -98,6 +98,8 @@ pub enum Load {
     Paced(Way),
     /// Small frames at a gateway's device, as many as it takes.
     Frames(Way),
+    /// The same between more and more pairs of hosts.
+    Pairs(Way),
     /// Flows that nobody has seen before.
     NewFlows(Transport),
     /// Questions at a rate without loss, which is searched for.
@@ -143,6 +145,8 @@ pub enum Group {
     Tail,
     /// Small packets.
     Packets,
+    /// Small packets between many pairs of hosts.
+    Pairs,
     /// New flows and held sessions.
     Sessions,
     /// Processor time.
@@ -171,10 +175,11 @@ pub enum Group {
 
 impl Group {
     /// All groups, in the order of the report.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Flow,
         Self::Tail,
         Self::Packets,
+        Self::Pairs,
         Self::Beside,
         Self::Streams,
         Self::Initiation,
@@ -195,6 +200,7 @@ impl Group {
             Self::Flow => "flow",
             Self::Tail => "steady",
             Self::Packets => "packets",
+            Self::Pairs => "pairs",
             Self::Sessions => "sessions",
             Self::Processor => "processor",
             Self::Waiting => "waiting",
@@ -216,6 +222,7 @@ impl Group {
             Self::Flow => "Throughput and round trip",
             Self::Tail => "Round trip under a steady load",
             Self::Packets => "Small packets",
+            Self::Pairs => "Small packets between many pairs of hosts",
             Self::Sessions => "Sessions",
             Self::Processor => "Processor",
             Self::Waiting => "Start of a session, and pages",
@@ -245,6 +252,11 @@ impl Group {
                  Datagrams: from a socket of the application. Frames: put on the gateway's link by \
                  the kernel's own generator and dropped on arrival, so that the gateway is most of \
                  the work."
+            }
+            Self::Pairs => {
+                "Frames as above, from so many hosts behind the client to one server, or back: hosts take turns, packet by \
+                 packet, so that what a gateway remembers of a pair of hosts is of use for as long as it has room for \
+                 all of them."
             }
             Self::Sessions => {
                 "Every flow has a source address and port of its own and is counted when it has \

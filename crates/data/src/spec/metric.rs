@@ -77,6 +77,10 @@ metrics! {
     FrameRateUp: "frame_rate_up", "Frames up", "frames", "kpackets/s", Packets, Load::Frames(Up);
     /// Small frames from the server's side that a gateway passes on, thousands per second.
     FrameRateDown: "frame_rate_down", "Frames down", "frames", "kpackets/s", Packets, Load::Frames(Down);
+    /// Small frames from many hosts behind the client that a gateway passes on to the server, thousands per second.
+    PairRateUp: "pair_rate_up", "Frames up, between pairs of hosts", "frames, pairs", "kpackets/s", Pairs, Load::Pairs(Up);
+    /// Small frames from the server to many hosts behind the client, thousands per second.
+    PairRateDown: "pair_rate_down", "Frames down, between pairs of hosts", "frames, pairs", "kpackets/s", Pairs, Load::Pairs(Down);
     /// New UDP flows that arrive, thousands per second.
     NewUdpFlows: "new_udp_flows", "New UDP flows", "new UDP", "kflows/s", Sessions, Load::NewFlows(Transport::Udp);
     /// New TCP connections, thousands per second.
@@ -201,9 +205,13 @@ impl Metric {
     /// `up`, `down`, or `both`.
     pub fn direction(self) -> &'static str {
         match self.load() {
-            Some(Load::Flow(way) | Load::Datagrams(way) | Load::Paced(way) | Load::Frames(way)) => {
-                way.name()
-            }
+            Some(
+                Load::Flow(way)
+                | Load::Datagrams(way)
+                | Load::Paced(way)
+                | Load::Frames(way)
+                | Load::Pairs(way),
+            ) => way.name(),
             Some(Load::Exchange(Exchange::Up)) => Up.name(),
             Some(Load::Exchange(Exchange::Down)) => Down.name(),
             _ => "both",
@@ -217,7 +225,9 @@ impl Metric {
         }
         self.is_throughput()
             || match self.group() {
-                Some(Group::Packets | Group::Dns | Group::Web | Group::Beside) => true,
+                Some(Group::Packets | Group::Pairs | Group::Dns | Group::Web | Group::Beside) => {
+                    true
+                }
                 Some(Group::Streams) => self != Self::RttLoaded,
                 Some(Group::Sessions) => self != Self::MemoryPerSession,
                 Some(Group::Ab) => !matches!(self, Self::AbTotalTime | Self::AbTimePerRequest),
@@ -268,6 +278,7 @@ impl Metric {
             self.load(),
             Some(
                 Load::Exchange(_)
+                    | Load::Pairs(_)
                     | Load::Simplex
                     | Load::Duplex
                     | Load::Streams

@@ -32,6 +32,8 @@ pub enum Axis {
     Flows,
     /// TCP flows at once, each way that is loaded.
     Streams,
+    /// Pairs of hosts that packets run between.
+    Pairs,
 }
 
 impl Axis {
@@ -43,6 +45,7 @@ impl Axis {
             Self::Background => "background, packets/s",
             Self::Flows => "flows per host",
             Self::Streams => "TCP flows at once",
+            Self::Pairs => "pairs of hosts",
         }
     }
 
@@ -54,6 +57,7 @@ impl Axis {
             Self::Background => format!("{value} packets/s beside it"),
             Self::Flows => format!("{value} flows per host"),
             Self::Streams => format!("{value} TCP flows"),
+            Self::Pairs => format!("{value} pairs"),
         }
     }
 }

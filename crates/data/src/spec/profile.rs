@@ -37,6 +37,10 @@ pub struct Profile {
     #[serde(default = "one_second")]
     #[schemars(range(min = 0.01, max = 3600.0))]
     pub packets_s: f64,
+    /// Pairs of hosts that small frames run between.
+    #[serde(default = "host_pairs")]
+    #[schemars(length(min = 1), inner(range(min = 1, max = 131_072)))]
+    pub host_pairs: Vec<u64>,
     /// Datagrams per second at which the processor time of one is measured: few enough for every mechanism.
     #[serde(default = "paced_rate")]
     #[schemars(range(min = 1))]
@@ -150,6 +154,10 @@ fn one_second() -> f64 {
 
 fn probe_rate() -> u32 {
     10_000
+}
+
+fn host_pairs() -> Vec<u64> {
+    vec![1, 1000, 100_000]
 }
 
 fn paced_rate() -> u32 {

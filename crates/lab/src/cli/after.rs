@@ -28,6 +28,9 @@ pub(crate) struct PublishArgs {
     /// Who is to be cited; may be given several times
     #[arg(long, value_name = "NAME", conflicts_with = "check")]
     pub(crate) author: Vec<String>,
+    /// Only what the numbers are computed from, some tens of KiB: for a repository
+    #[arg(long, conflicts_with_all = ["check", "author"])]
+    pub(crate) small: bool,
     /// Check a published folder against its manifest
     #[arg(long)]
     pub(crate) check: bool,

@@ -189,6 +189,12 @@ pub(crate) enum Tester {
         /// The frame's octets in hexadecimal
         #[arg(long)]
         frame: String,
+        /// Hosts that take turns: the frame's own and those with the addresses behind it
+        #[arg(long, default_value_t = 1)]
+        hosts: u32,
+        /// They are those that the frame is sent to, not those that send
+        #[arg(long)]
+        at_target: bool,
         /// How many at most
         #[arg(long)]
         limit: u32,

@@ -117,9 +117,11 @@ pub(super) fn tester(tester: Tester) -> Result<u8> {
             let wanted = echo::Wanted { target, rate, count, patience };
             super::print_json(&echo::measure(&wanted).map_err(LabError::file("echo"))?)
         }
-        Tester::SendFrames { device, frame, limit } => {
+        Tester::SendFrames { device, frame, hosts, at_target, limit } => {
             let frame = octets(&frame)?;
-            let used = frames::send(&device, &frame, limit).map_err(LabError::file(device))?;
+            let hosts = frames::Hosts { count: hosts, at_target };
+            let used =
+                frames::send(&device, &frame, hosts, limit).map_err(LabError::file(device))?;
             super::print_json(&used)
         }
         Tester::Flows {

@@ -16,6 +16,7 @@ mod report;
 mod run;
 mod watch;
 
+use fordway_data::report::performance::performance;
 use fordway_data::schema;
 
 use crate::cli::{Command, Published};
@@ -38,6 +39,10 @@ pub(crate) fn dispatch(command: Command) -> Result<u8> {
         Command::Compare(args) => compare::compare_runs(&args),
         Command::Decide(args) => decide::decide_for(&args),
         Command::Publish(args) => publish::publish(&args),
+        Command::Performance { dir } => {
+            anstream::print!("{}", performance(&dir)?);
+            Ok(crate::error::EXIT_DONE)
+        }
         Command::Schema { of } => print_json(&match of {
             Published::Experiment => schema::experiment(),
             Published::Results => schema::results(),

@@ -291,6 +291,15 @@ fn replay(name: &str, run: &RunSpec, aa: Option<(&str, u32)>) -> String {
     if let Some(pin) = &run.pin {
         line.push_str(&format!(" --pin {}", pin.replay()));
     }
+    if let Some(guest) = &run.guest {
+        line.push_str(&format!(" --guest --guest-suite {}", guest.suite));
+        if guest.icount {
+            line.push_str(" --icount");
+        } else {
+            line.push_str(&format!(" --guest-cpus {}", guest.cpus));
+        }
+        line.push_str(&format!(" --guest-memory {}", guest.memory_mib));
+    }
     if run.hosts.is_some() {
         // It lies beside the results.
         line.push_str(" --hosts hosts.toml");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fordway_data::artefacts;
-use fordway_data::publish::{MANIFEST, Scrub, check, copy, describe, write_manifest};
+use fordway_data::publish::{MANIFEST, Scrub, check, copy, describe, keep, write_manifest};
 
 use super::report::make;
 use super::run::free;
@@ -23,6 +23,11 @@ pub(super) fn publish(args: &PublishArgs) -> Result<u8> {
     let users =
         ["USER", "LOGNAME", "SUDO_USER"].map(|name| std::env::var(name).unwrap_or_default());
     let mut scrub = Scrub::of_run(&args.dir, host.trim(), &users)?;
+    if args.small {
+        keep(&args.dir, &out, &mut scrub)?;
+        artefacts::read(&out)?;
+        return told(&out, &scrub, write_manifest(&out)?, args.json);
+    }
     copy(&args.dir, &out, &mut scrub)?;
     let run = artefacts::read(&out)?;
     let page = make(&run, &out)?;
@@ -31,8 +36,15 @@ pub(super) fn publish(args: &PublishArgs) -> Result<u8> {
         other => other?,
     }
     describe(&run, &out, &args.author, &scrub)?;
-    let count = write_manifest(&out)?;
-    if args.json {
+    if args.author.is_empty() {
+        crate::note!("  note      CITATION.cff names no person; --author NAME does");
+    }
+    told(&out, &scrub, write_manifest(&out)?, args.json)
+}
+
+/// Says what was written.
+fn told(out: &Path, scrub: &Scrub, count: usize, json: bool) -> Result<u8> {
+    if json {
         return super::print_json(&serde_json::json!({
             "folder": out, "files": count, "replaced": scrub.replaced(), "kept": scrub.kept(),
         }));
@@ -42,9 +54,6 @@ pub(super) fn publish(args: &PublishArgs) -> Result<u8> {
     }
     for line in scrub.kept() {
         anstream::println!("kept      {line}");
-    }
-    if args.author.is_empty() {
-        anstream::println!("note      CITATION.cff names no person; --author NAME does");
     }
     anstream::println!("{count} files and {MANIFEST} in {}", out.display());
     Ok(EXIT_DONE)
@@ -85,6 +94,7 @@ mod tests {
             out: out.map(Path::to_owned),
             author: vec!["A. \"Q\" Author".into()],
             check,
+            small: false,
             json: false,
         };
         assert_eq!(publish(&args(&run, Some(&out), false)).unwrap(), EXIT_DONE);
@@ -109,6 +119,30 @@ mod tests {
         assert!(matches!(publish(&args(&run, Some(&out), false)), Err(LabError::Usage(_))));
         std::fs::write(out.join("results.csv"), "other").unwrap();
         assert_eq!(publish(&args(&out, None, true)).unwrap(), EXIT_FAILED);
+    }
+
+    #[test]
+    fn a_small_result_is_read_like_a_run_and_names_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let (run, out) = (dir.path().join("run"), dir.path().join("out"));
+        fixture::folder(&run, "small-packets", 7, 1.0);
+        let args = |dir: &Path, small: bool| PublishArgs {
+            dir: dir.to_owned(),
+            out: small.then(|| out.clone()),
+            author: Vec::new(),
+            check: !small,
+            small,
+            json: false,
+        };
+        assert_eq!(publish(&args(&run, true)).unwrap(), EXIT_DONE);
+        let mut names: Vec<String> = std::fs::read_dir(&out)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        assert_eq!(names, [MANIFEST, "environment.json", "spec.toml", "trials.jsonl.gz"]);
+        assert_eq!(publish(&args(&out, false)).unwrap(), EXIT_DONE);
+        assert!(artefacts::read(&out).unwrap().results.cells.iter().any(|cell| cell.n == 7));
     }
 
     #[test]

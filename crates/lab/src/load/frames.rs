@@ -1,9 +1,11 @@
 //! Small frames through a gateway: sender and receiver are programs at XDP (see `fordway_load::frames`).
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::Duration;
 
-use fordway_data::spec::Way;
+use fordway_data::addresses::{FLOWS_V4, MANY_V6, SIIT_POOL6};
+use fordway_data::spec::{Kind, Way};
 use fordway_load::frames::{Endpoint, Received, Used, frame};
 use fordway_load::{SINK_PORT, SMALL};
 
@@ -40,11 +42,13 @@ impl Stream {
 }
 
 /// Sends for `seconds` as fast as the kernel can, and counts what arrives. Neighbours on the way
-/// must be known already: a burst does not wait for them.
+/// must be known already: a burst does not wait for them. With `hosts`, so many hosts behind the client send to the
+/// server, or are sent to, one after the other.
 pub(crate) fn measure(
     backend: &dyn Backend,
     network: &Network,
     way: Way,
+    hosts: Option<u64>,
     seconds: f64,
     log: &Path,
 ) -> Result<Stream> {
@@ -58,10 +62,14 @@ pub(crate) fn measure(
         (Some(host), Way::Down) => (host, "to-iperf"),
         (None, _) => (to, "uplink"),
     };
-    let ends = match way {
+    let mut ends = match way {
         Way::Up => (network.app_address, network.target),
         Way::Down => (network.server_address, network.seen_address),
     };
+    if hosts.is_some() {
+        let changed = if way == Way::Up { &mut ends.0 } else { &mut ends.1 };
+        *changed = first_host(network.kind, changed.is_ipv4())?;
+    }
     let source = Endpoint { mac: mac(backend, from, "uplink")?, ip: ends.0, port: PORT };
     let target = Endpoint { mac: mac(backend, next, device)?, ip: ends.1, port: SINK_PORT };
     let octets = frame(source, target, SMALL)?;
@@ -76,6 +84,10 @@ pub(crate) fn measure(
             .map(str::to_owned)
             .into();
     argv.push(most.to_string());
+    if let Some(hosts) = hosts {
+        argv.extend(["--hosts".to_owned(), hosts.to_string()]);
+        argv.extend((way == Way::Down).then(|| "--at-target".to_owned()));
+    }
     let hex: String = octets.iter().map(|o| format!("{o:02x}")).collect();
     let all: Vec<String> = argv.iter().cloned().chain(["--frame".to_owned(), hex]).collect();
     let mut sender = backend.run(Some(from), &all, Output::Keep)?;
@@ -99,6 +111,23 @@ pub(crate) fn measure(
         });
     }
     Ok(Stream { received: read_json(&said)?, used: read_json(&sent.stdout)?, argv })
+}
+
+/// The first of the hosts behind the client, as seen on a link.
+fn first_host(kind: Kind, v4: bool) -> Result<IpAddr> {
+    Ok(match (v4, kind) {
+        (true, _) => FLOWS_V4.into(),
+        (false, Kind::Siit) => shown(FLOWS_V4)?.into(),
+        (false, _) => MANY_V6.into(),
+    })
+}
+
+/// The address under which a stateless gateway shows an IPv4 host (RFC 6052 section 2.2).
+fn shown(host: Ipv4Addr) -> Result<Ipv6Addr> {
+    let prefix = SIIT_POOL6.trim_end_matches("/96");
+    let prefix: Ipv6Addr =
+        prefix.parse().map_err(|_| LabError::Usage(format!("{SIIT_POOL6} is no prefix")))?;
+    Ok(Ipv6Addr::from_bits(prefix.to_bits() | u128::from(host.to_bits())))
 }
 
 /// Starts the receiver and waits until it counts.

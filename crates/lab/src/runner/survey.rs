@@ -151,8 +151,10 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
     });
     // Only root may ask; a plan without root leaves it open.
     if crate::state::is_root() {
-        let frame =
-            |m: Metric| matches!(m.load(), Some(Load::Frames(_) | Load::NewFlows(_) | Load::Hold));
+        let frame = |m: Metric| {
+            let load = m.load();
+            matches!(load, Some(Load::Frames(_) | Load::Pairs(_) | Load::NewFlows(_) | Load::Hold))
+        };
         check(&frame, &|| frames::supported().err());
     }
     debug_assert!(missing.keys().all(|name| {

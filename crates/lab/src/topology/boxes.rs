@@ -137,7 +137,7 @@ pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
             }
             if shape.native_v4 || shape.edge_v4 {
                 lines.push(format!("addr add {HOST_EDGE_V4}/30 dev to-client"));
-                lines.push(format!("route add {FLOWS_V4}/16 via 192.0.2.2"));
+                lines.push(format!("route add {FLOWS_V4}/15 via 192.0.2.2"));
             }
             if shape.native_v4 || shape.far_v4 {
                 lines.push(format!("addr add {HOST_V4}/30 dev to-iperf"));

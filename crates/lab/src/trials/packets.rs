@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fordway_data::spec::{Metric, Way};
+use fordway_data::spec::{Axis, Metric, Point, Way};
 use fordway_data::trial::Trial;
 
 use super::{Before, Measured, Values, now};
@@ -99,25 +99,30 @@ fn burst(
     Ok((burst, cycles))
 }
 
-/// Sends small frames through a gateway as fast as the kernel can.
+/// Sends small frames through a gateway as fast as the kernel can, at a point between so many pairs of hosts.
 pub(super) fn frames(
     at: &Measured<'_>,
     way: Way,
+    point: Option<&Point>,
     trial: &mut Trial,
     values: &mut Values,
 ) -> Result<()> {
-    let log = at.raw.join(format!("{}-frames-{}.log", at.name, way.name()));
+    let hosts = point.and_then(|point| point.at(Axis::Pairs));
+    let level = hosts.map_or_else(String::new, |hosts| format!("-{hosts}"));
+    let log = at.raw.join(format!("{}-frames-{}{level}.log", at.name, way.name()));
     trial.started = now();
     let before = Before::read(at)?;
-    let stream = stream::measure(at.backend, at.network, way, at.profile.packets_s, &log)?;
+    let stream = stream::measure(at.backend, at.network, way, hosts, at.profile.packets_s, &log)?;
     before.finish(at, trial)?;
     trial.exit_status = Some(0);
     trial.arrived = Some(stream.received.packets);
     trial.generator_cpu = Some((100.0 * stream.used.cpu_s / stream.used.seconds, 0.0));
     check(trial, at, way, stream.received.packets, None);
-    let metric = match way {
-        Way::Up => Metric::FrameRateUp,
-        Way::Down => Metric::FrameRateDown,
+    let metric = match (way, hosts) {
+        (Way::Up, None) => Metric::FrameRateUp,
+        (Way::Down, None) => Metric::FrameRateDown,
+        (Way::Up, Some(_)) => Metric::PairRateUp,
+        (Way::Down, Some(_)) => Metric::PairRateDown,
     };
     values.insert(metric, Ok(stream.rate()));
     trial.argv = stream.argv;

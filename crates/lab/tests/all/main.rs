@@ -12,4 +12,5 @@ mod monitor;
 mod names;
 mod points;
 mod run;
+mod tundra;
 mod watch;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::common::{Bench, Folder, can_run, programs, small};
+use crate::common::{Bench, Folder, can_measure, can_run, programs, small};
 
 /// Levels on an axis at which a metric of a mechanism was measured.
 fn levels(run: &Folder, mechanism: &str, metric: &str, axis: &str) -> Vec<u64> {
@@ -69,6 +69,30 @@ fn round_trips_are_timed_while_several_flows_run_both_ways() {
         assert!(trial["value"].as_f64().is_some_and(|value| value > 0.0), "{trial}");
     }
     assert!(run.page().contains("TCP flows at once"));
+}
+
+#[test]
+fn small_frames_run_between_many_pairs_of_hosts() {
+    if !can_run() || !can_measure("pair_rate_up") {
+        return;
+    }
+    let bench = Bench::new();
+    let metrics = ["pair_rate_up", "pair_rate_down"];
+    let sizes = "packets_s = 0.1\nhost_pairs = [1, 70000]\n";
+    // Both families, and translation: every hop must know the way to all hosts.
+    let arms = ["native-v6", "siit-fordway-interface"];
+    let run = bench.run("run", &small("pairs", &arms, &metrics, sizes), &[]);
+    for (arm, metric) in arms.iter().flat_map(|arm| metrics.map(|metric| (*arm, metric))) {
+        assert_eq!(levels(&run, arm, metric, "pairs"), [1, 70_000], "{arm}, {metric}");
+        for trial in run.of(arm, metric) {
+            let words: Vec<&str> =
+                trial["argv"].as_array().expect("words").iter().filter_map(Value::as_str).collect();
+            let pairs = trial["point"]["pairs"].to_string();
+            assert!(words.windows(2).any(|two| two == ["--hosts", pairs.as_str()]), "{words:?}");
+            assert_eq!(words.contains(&"--at-target"), metric == "pair_rate_down", "{words:?}");
+            assert!(trial["arrived"].as_u64().is_some_and(|frames| frames > 0), "{trial}");
+        }
+    }
 }
 
 #[test]

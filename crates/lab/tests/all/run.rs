@@ -378,6 +378,7 @@ fn read_commands_print_json() {
         "mechanisms-goals",
         "nat64-vs-nat44",
         "nat64",
+        "pairs",
         "small-packets",
         "tcp-load",
     ];

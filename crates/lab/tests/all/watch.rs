@@ -14,7 +14,7 @@ fn folder(bench: &Bench, ended: bool) -> (String, usize) {
     let dir = bench.path("run");
     let experiment = fixture::experiment("demo");
     fixture::folder_of(&dir, &experiment, 1, 1.0);
-    let trials = Ledger::of(&dir).read().expect("trials").len();
+    let trials = Ledger::of(&dir).read(&experiment).expect("trials").len();
     if ended {
         std::fs::write(dir.join("results.json"), "{}").expect("a file");
         let ledger = std::fs::File::options().append(true).open(dir.join("trials.jsonl"));

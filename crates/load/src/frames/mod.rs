@@ -14,7 +14,7 @@ use crate::bpf::{Loaded, compiled};
 
 pub(super) use receive::index_of;
 pub use receive::{Received, receive};
-pub use send::{Used, send, supported};
+pub use send::{Hosts, Used, send, supported};
 #[cfg(test)]
 pub(super) use wire::folded;
 pub use wire::{Endpoint, frame};
@@ -28,14 +28,35 @@ fn load(set: &[(&str, &[u8])]) -> std::io::Result<Loaded> {
     Loaded::new(compiled!("frames"), set, 1)
 }
 
-/// The sender for a frame that leaves through a device.
-fn sender(frame: &[u8], device: u32) -> std::io::Result<Loaded> {
+/// The sender for a frame that leaves through a device, between so many pairs of hosts.
+fn sender(frame: &[u8], device: u32, hosts: Hosts) -> std::io::Result<Loaded> {
     if !LENGTHS.contains(&frame.len()) || !frame.len().is_multiple_of(4) {
         let (least, most) = (LENGTHS.start(), LENGTHS.end());
         let why = format!("a frame has {least} to {most} octets, by four, not {}", frame.len());
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
     }
-    load(&[("frame", frame), ("device", &device.to_ne_bytes())])
+    let v4 = frame[12..14] == [0x08, 0x00];
+    let address = match (v4, hosts.at_target) {
+        (true, false) => 26,
+        (true, true) => 30,
+        (false, false) => 34,
+        (false, true) => 50,
+    };
+    let number = &frame[address..address + 4];
+    let zeros = u32::from_be_bytes([number[0], number[1], number[2], number[3]]).trailing_zeros();
+    if hosts.count > 1 && u64::from(hosts.count) > 1 << zeros {
+        let why = format!("{} hosts do not fit behind the first one's address", hosts.count);
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+    }
+    // UDP's checksum, and that of the IPv4 header.
+    let checksums: [u32; 2] = if v4 { [40, 24] } else { [60, 0] };
+    load(&[
+        ("frame", frame),
+        ("device", &device.to_ne_bytes()),
+        ("hosts", &hosts.count.to_ne_bytes()),
+        ("host_at", &(address as u32).to_ne_bytes()),
+        ("checksums_at", &checksums.map(u32::to_ne_bytes).concat()),
+    ])
 }
 
 #[cfg(test)]
@@ -65,17 +86,43 @@ mod tests {
             return;
         }
         let wanted = of("2001:db8::1", "2001:db8::2");
-        let programs = sender(&wanted, 1).unwrap();
+        let programs = sender(&wanted, 1, Hosts::ONE).unwrap();
         assert_eq!(programs.run("send", &[0xff; 80]).unwrap(), (REDIRECTED, wanted));
         assert_eq!(programs.run("send", &[0xff; 59]).unwrap().0, ABORTED);
         for length in [0, 56, 62, 100] {
-            assert!(sender(&vec![0; length], 1).is_err(), "{length}");
+            assert!(sender(&vec![0; length], 1, Hosts::ONE).is_err(), "{length}");
         }
         for length in LENGTHS.step_by(4) {
             let frame: Vec<u8> = (0..length as u8).collect();
-            let sent = sender(&frame, 1).unwrap().run("send", &vec![0xff; length]).unwrap();
+            let sent =
+                sender(&frame, 1, Hosts::ONE).unwrap().run("send", &vec![0xff; length]).unwrap();
             assert_eq!(sent, (REDIRECTED, frame));
         }
+    }
+
+    #[test]
+    fn hosts_take_turns_and_checksums_stay_right() {
+        if !fordway_testhost::is_root() {
+            return;
+        }
+        for (first, others, fixed, at_target) in [
+            ("198.18.0.0", ["198.18.0.1", "198.18.0.2", "198.18.0.3"], "198.51.100.2", false),
+            ("198.18.0.0", ["198.18.0.1", "198.18.0.2", "198.18.0.3"], "198.51.100.2", true),
+            ("2001:db8::", ["2001:db8::1", "2001:db8::2", "2001:db8::3"], "2001:db8:5::5", false),
+            ("2001:db8::", ["2001:db8::1", "2001:db8::2", "2001:db8::3"], "2001:db8:5::5", true),
+        ] {
+            let of = |host: &str| if at_target { of(fixed, host) } else { of(host, fixed) };
+            let wanted: Vec<Vec<u8>> =
+                [first].iter().chain(&others).chain([&first]).map(|host| of(host)).collect();
+            let programs = sender(&of(first), 1, Hosts { count: 4, at_target }).unwrap();
+            for frame in wanted {
+                let sent = programs.run("send", &vec![0xff; frame.len()]).unwrap();
+                assert_eq!(sent, (REDIRECTED, frame), "{first} {at_target}");
+            }
+        }
+        let none = of("198.18.0.2", "198.51.100.2");
+        assert!(sender(&none, 1, Hosts { count: 3, at_target: false }).is_err());
+        assert!(sender(&none, 1, Hosts { count: 2, at_target: false }).is_ok());
     }
 
     #[test]
