@@ -32,9 +32,26 @@ pub enum Axis {
     Flows,
     /// TCP flows at once, each way that is loaded.
     Streams,
+    /// Octets of a packet or of an object.
+    Octets,
+    /// An offered rate, in the unit of the load.
+    Rate,
 }
 
 impl Axis {
+    /// Its name in artefacts and in placeholders.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Connections => "connections",
+            Self::Background => "background",
+            Self::Flows => "flows",
+            Self::Streams => "streams",
+            Self::Octets => "octets",
+            Self::Rate => "rate",
+        }
+    }
+
     /// Its name with the unit, for the axis of a figure.
     pub fn label(self) -> &'static str {
         match self {
@@ -43,6 +60,8 @@ impl Axis {
             Self::Background => "background, packets/s",
             Self::Flows => "flows per host",
             Self::Streams => "TCP flows at once",
+            Self::Octets => "octets",
+            Self::Rate => "offered rate",
         }
     }
 
@@ -54,6 +73,8 @@ impl Axis {
             Self::Background => format!("{value} packets/s beside it"),
             Self::Flows => format!("{value} flows per host"),
             Self::Streams => format!("{value} TCP flows"),
+            Self::Octets => format!("{value} octets"),
+            Self::Rate => format!("offered rate {value}"),
         }
     }
 }
@@ -137,6 +158,9 @@ mod tests {
         assert_eq!(all[5].label(), "2000 requests, 200 at once");
         assert_eq!(all[1].at(Axis::Connections), Some(100));
         assert_eq!(all[1].at(Axis::Flows), None);
+        for axis in [Axis::Requests, Axis::Octets, Axis::Rate] {
+            assert_eq!(serde_json::to_value(axis).unwrap(), axis.name());
+        }
         assert_eq!(
             serde_json::to_string(&all[0]).unwrap(),
             r#"{"requests":1000,"connections":10}"#
