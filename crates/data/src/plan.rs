@@ -250,7 +250,10 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         Load::Rrul => profile.tcp_streams.len() as f64 * (duration_s as f64 + BESIDE_S),
         Load::Initiation => BEGIN_S + f64::from(profile.begun) * BEGUN_S,
         Load::Start => START_S,
-        Load::Own(load) => load.spec().takes_s.unwrap_or(duration_s as f64) + 2.0 * AROUND_S,
+        Load::Own(load) => {
+            let each = load.spec().takes_s.unwrap_or(duration_s as f64) + 2.0 * AROUND_S;
+            points(Load::Own(load), profile).len() as f64 * each
+        }
     });
     DEPLOY_S + each.sum::<f64>()
 }
@@ -268,6 +271,10 @@ pub fn points(load: Load, profile: &Profile) -> Vec<Option<Point>> {
             let connections = (Axis::Connections, profile.ab_connections.clone());
             return Point::grid(&[requests, connections]).into_iter().map(Some).collect();
         }
+        Load::Own(load) => match &load.spec().scan {
+            Some(scan) => (scan.axis, scan.values.clone()),
+            None => return vec![None],
+        },
         Load::Exchange(_) => (Axis::Connections, profile.http_connections.clone()),
         Load::Pairs(_) => (Axis::Pairs, profile.host_pairs.clone()),
         Load::Simplex => (Axis::Background, profile.simplex_rates.clone()),

@@ -36,7 +36,7 @@ pub use implementation::{IMPLEMENTATIONS, RESOLVERS, kinds};
 pub use kind::{Carries, Kind};
 pub use metric::Metric;
 pub(crate) use own::Known;
-pub use own::{Better, LoadSpec, MetricSpec, Missing, OwnLoad, OwnMetric, experiment};
+pub use own::{Better, LoadSpec, MetricSpec, Missing, OwnLoad, OwnMetric, Scan, experiment};
 pub use pin::{Cores, Pin, Processors, Role};
 pub use point::{Axis, Point, quantity};
 pub use profile::Profile;

@@ -164,7 +164,7 @@ pub(crate) fn run(
         Load::Streams => streams::one_way(at, point, seconds, trial, values),
         Load::Rrul => streams::both_ways(at, point, seconds, trial, values),
         Load::Initiation => initiation::measure(at, trial, values),
-        Load::Own(load) => own::measure(at, load, seconds, trial, values),
+        Load::Own(load) => own::measure(at, load, point, seconds, trial, values),
         // The start needs a network without the mechanism: see `start_time`.
         Load::Start => Ok(()),
     }

@@ -296,8 +296,11 @@ fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {
 /// The table of one group; none when nothing of it was measured.
 fn costs(run: &Run, number: usize, group: Group) -> Option<Costs> {
     let condition = run.results.conditions()[number];
-    let wanted =
-        |m: &&Metric| m.group() == Some(group) && run.results.cells.iter().any(|c| c.metric == **m);
+    let wanted = |m: &&Metric| {
+        m.group() == Some(group)
+            && !m.has_points()
+            && run.results.cells.iter().any(|c| c.metric == **m)
+    };
     let metrics: Vec<Metric> = run.experiment.metrics.iter().filter(wanted).copied().collect();
     let mut rows = Vec::new();
     for m in &run.experiment.mechanisms {

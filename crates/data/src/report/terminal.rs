@@ -176,8 +176,12 @@ fn cells_table(experiment: &Experiment, results: &Results) -> Vec<Vec<String>> {
 
 /// Median and ratio to the base of each metric of a group; one row per mechanism.
 fn group_table(experiment: &Experiment, results: &Results, group: Group) -> Vec<Vec<String>> {
-    let metrics: Vec<Metric> =
-        experiment.metrics.iter().copied().filter(|m| m.group() == Some(group)).collect();
+    let metrics: Vec<Metric> = experiment
+        .metrics
+        .iter()
+        .copied()
+        .filter(|m| m.group() == Some(group) && !m.has_points())
+        .collect();
     let metrics: Vec<Metric> = metrics
         .into_iter()
         .filter(|m| experiment.mechanisms.iter().any(|a| first(results, &a.name, *m).is_some()))

@@ -281,6 +281,23 @@ fn own_loads(check: &mut Check<'_>) {
             let fix = "a status means one thing".to_owned();
             check.wrong(&format!("{pointer}/unusable"), message, fix);
         }
+        let scanned = load.scan.as_ref().map(|scan| scan.axis.name());
+        let known: Vec<&str> = known.iter().copied().chain(scanned).collect();
+        if let Some(scan) = &load.scan {
+            let name = scan.axis.name();
+            let used = |word: &String| placeholders(word).contains(&name);
+            if !load.client.iter().chain(&load.server).any(used) {
+                let message = format!("no command has the placeholder {{{name}}}");
+                let fix = format!("write {{{name}}} where its value belongs");
+                check.wrong(&format!("{pointer}/scan/axis"), message, fix);
+            }
+            let again = |(place, value): &(usize, &u64)| scan.values[..*place].contains(value);
+            if let Some((place, value)) = scan.values.iter().enumerate().find(again) {
+                let message = format!("{value} stands above, too");
+                let fix = "each value once".to_owned();
+                check.wrong(&format!("{pointer}/scan/values/{place}"), message, fix);
+            }
+        }
         let commands = [
             ("client", &load.client),
             ("server", &load.server),

@@ -274,6 +274,9 @@ impl Metric {
 
     /// Whether it is measured at several points of one deployment.
     pub(crate) fn has_points(self) -> bool {
+        if let Self::Own(own) = self {
+            return own.spec().load.spec().scan.is_some();
+        }
         matches!(
             self.load(),
             Some(
@@ -312,7 +315,7 @@ impl Metric {
 
     /// Whether the generator's own ceiling can be found with nothing in the way.
     pub(crate) fn has_ceiling(self) -> bool {
-        self.has_limiter() && self.load() != Some(Load::Hold)
+        self.has_limiter() && self.load() != Some(Load::Hold) && self.ceiling_factor() > 0.0
     }
 }
 

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use super::{Experiment, Metric};
+use super::{Axis, Experiment, Metric};
 
 /// The named group of a regular expression that holds the value.
 pub(crate) const GROUP: &str = "value";
@@ -45,6 +45,9 @@ pub struct LoadSpec {
     /// A command at the server that succeeds as soon as the server's command is ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_ready: Vec<String>,
+    /// A parameter of the load, and its values: the load runs once with each on every deployment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scan: Option<Scan>,
     /// Seconds that the client's command takes, for the plan; without it, those of a TCP flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.01, max = 3600.0))]
@@ -83,6 +86,17 @@ fn unusable() -> Vec<i32> {
 
 fn is_unusable(statuses: &[i32]) -> bool {
     statuses == unusable()
+}
+
+/// A parameter of a load with its values.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scan {
+    /// What the parameter is; commands have a placeholder of this name.
+    pub axis: Axis,
+    /// Its values.
+    #[schemars(length(min = 1))]
+    pub values: Vec<u64>,
 }
 
 /// Which values are the better ones.
@@ -143,9 +157,9 @@ pub struct MetricSpec {
     #[serde(default, skip_serializing_if = "Missing::is_the_tools")]
     pub missing: Missing,
     /// A value within this factor of what the load reaches with nothing in between is a lower bound; for metrics of which
-    /// higher values are better.
+    /// higher values are better. With 0, nothing is: of a load at a fixed rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1.0, max = 100.0))]
+    #[schemars(range(min = 0.0, max = 100.0))]
     pub ceiling_factor: Option<f64>,
 }
 

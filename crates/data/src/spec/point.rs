@@ -34,9 +34,27 @@ pub enum Axis {
     Streams,
     /// Pairs of hosts that packets run between.
     Pairs,
+    /// Octets of a packet or of an object.
+    Octets,
+    /// An offered rate, in the unit of the load.
+    Rate,
 }
 
 impl Axis {
+    /// Its name in artefacts and in placeholders.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Connections => "connections",
+            Self::Background => "background",
+            Self::Flows => "flows",
+            Self::Streams => "streams",
+            Self::Pairs => "pairs",
+            Self::Octets => "octets",
+            Self::Rate => "rate",
+        }
+    }
+
     /// Its name with the unit, for the axis of a figure.
     pub fn label(self) -> &'static str {
         match self {
@@ -46,6 +64,8 @@ impl Axis {
             Self::Flows => "flows per host",
             Self::Streams => "TCP flows at once",
             Self::Pairs => "pairs of hosts",
+            Self::Octets => "octets",
+            Self::Rate => "offered rate",
         }
     }
 
@@ -58,6 +78,8 @@ impl Axis {
             Self::Flows => format!("{value} flows per host"),
             Self::Streams => format!("{value} TCP flows"),
             Self::Pairs => format!("{value} pairs"),
+            Self::Octets => format!("{value} octets"),
+            Self::Rate => format!("offered rate {value}"),
         }
     }
 }
@@ -141,6 +163,9 @@ mod tests {
         assert_eq!(all[5].label(), "2000 requests, 200 at once");
         assert_eq!(all[1].at(Axis::Connections), Some(100));
         assert_eq!(all[1].at(Axis::Flows), None);
+        for axis in [Axis::Requests, Axis::Octets, Axis::Rate] {
+            assert_eq!(serde_json::to_value(axis).unwrap(), axis.name());
+        }
         assert_eq!(
             serde_json::to_string(&all[0]).unwrap(),
             r#"{"requests":1000,"connections":10}"#

@@ -1,8 +1,9 @@
 //! Loads that the experiment brings: a command line at the client, and where it needs one, another at the server.
 
+use std::path::Path;
 use std::time::Duration;
 
-use fordway_data::spec::{LoadSpec, Metric, Missing, OwnLoad, filled};
+use fordway_data::spec::{LoadSpec, Metric, Missing, OwnLoad, Point, filled};
 use fordway_data::trial::Trial;
 
 use super::{Before, Lack, Measured, Values, now};
@@ -18,19 +19,29 @@ const PATIENCE_S: f64 = 15.0;
 /// From this status on, a command was ended by a signal.
 const SIGNALLED: i32 = 128;
 
-/// Runs the load, and reads the metrics that it yields.
+/// Runs the load at a point, where it has some, and reads the metrics that it yields.
 pub(super) fn measure(
     at: &Measured<'_>,
     load: OwnLoad,
+    point: Option<&Point>,
     seconds: u64,
     trial: &mut Trial,
     values: &mut Values,
 ) -> Result<()> {
     let load = load.spec();
-    let fill = |argv: &[String]| -> Vec<String> {
-        argv.iter().map(|word| filled(word, |name| placeholder(at, seconds, name))).collect()
+    let level = load.scan.as_ref().zip(point).and_then(|(scan, point)| {
+        let level = point.at(scan.axis)?.to_string();
+        Some((scan.axis.name(), level))
+    });
+    let of = |name: &str| match &level {
+        Some((axis, level)) if *axis == name => Some(level.clone()),
+        _ => placeholder(at, seconds, name),
     };
-    let mut server = serve(at, load, &fill)?;
+    let fill =
+        |argv: &[String]| -> Vec<String> { argv.iter().map(|word| filled(word, of)).collect() };
+    let suffix = level.as_ref().map(|(_, level)| format!("-{level}")).unwrap_or_default();
+    let log = at.raw.join(format!("{}-own-{}{suffix}-server.log", at.name, load.name));
+    let mut server = serve(at, load, &log, &fill)?;
     trial.started = now();
     trial.argv = fill(&load.client);
     let takes = load.takes_s.unwrap_or(seconds as f64);
@@ -48,14 +59,14 @@ pub(super) fn measure(
         }
         other => other?,
     };
-    at.keep(&format!("own-{}.txt", load.name), &finished.stdout)?;
+    at.keep(&format!("own-{}{suffix}.txt", load.name), &finished.stdout)?;
     match outcome(load, finished.code()) {
         Outcome::Success => {}
         Outcome::Failed => trial.failed.push(said(&finished)),
         Outcome::Unusable => {
-            let log = if gone { last_lines(&log_of(at, load), 1) } else { String::new() };
+            let said_there = if gone { last_lines(&text_of(&log), 1) } else { String::new() };
             let server = if gone { "; the server's command had ended: " } else { "" };
-            trial.invalid.push(format!("{}{server}{log}", said(&finished)));
+            trial.invalid.push(format!("{}{server}{said_there}", said(&finished)));
         }
     }
     trial.exit_status = Some(finished.code());
@@ -93,17 +104,17 @@ fn placeholder(at: &Measured<'_>, seconds: u64, name: &str) -> Option<String> {
 fn serve(
     at: &Measured<'_>,
     load: &LoadSpec,
+    log: &Path,
     fill: &dyn Fn(&[String]) -> Vec<String>,
 ) -> Result<Option<Running>> {
     if load.server.is_empty() {
         return Ok(None);
     }
     let place: &Place = &at.network.server;
-    let log = log_file(at, load);
     // What it said on an earlier deployment of the same name is not its word now.
-    let _ = std::fs::remove_file(&log);
+    let _ = std::fs::remove_file(log);
     let argv = fill(&load.server);
-    let mut server = at.backend.run(Some(place), &argv, Output::Log(&log))?;
+    let mut server = at.backend.run(Some(place), &argv, Output::Log(log))?;
     if load.server_ready.is_empty() {
         return Ok(Some(server));
     }
@@ -117,16 +128,12 @@ fn serve(
         return Ok(Some(server));
     }
     let status = if up.is_none() { "not ready" } else { "ended" }.to_owned();
-    let stderr = last_lines(&log_of(at, load), 2);
+    let stderr = last_lines(&text_of(log), 2);
     Err(LabError::Command { argv: argv.join(" "), status, stderr })
 }
 
-fn log_file(at: &Measured<'_>, load: &LoadSpec) -> std::path::PathBuf {
-    at.raw.join(format!("{}-own-{}-server.log", at.name, load.name))
-}
-
-fn log_of(at: &Measured<'_>, load: &LoadSpec) -> String {
-    std::fs::read_to_string(log_file(at, load)).unwrap_or_default()
+fn text_of(log: &Path) -> String {
+    std::fs::read_to_string(log).unwrap_or_default()
 }
 
 /// What an exit status of the client's command means.
