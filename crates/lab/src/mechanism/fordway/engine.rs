@@ -17,7 +17,11 @@ pub(super) fn check(status: &Value, spec: &MechanismSpec) -> std::result::Result
             text(status, "engine_reason")
         ));
     }
-    let attach = text(status, "attach");
+    // What the lab calls direct is the ingress, with another way out.
+    let attach = match (text(status, "attach"), text(status, "forward")) {
+        ("ingress", "direct") => "direct",
+        (attach, _) => attach,
+    };
     match spec.attach.as_deref().filter(|wanted| *wanted != attach) {
         Some(wanted) => Err(format!("it is attached at {attach}, not at {wanted}")),
         None => Ok(()),
