@@ -32,7 +32,7 @@ pub(super) const COMMON: &[Flag] = &[
     flag("engine"),
     flag("attach").help("Where packets are taken [default: auto]"),
     flag("devices").long("device").required(false).help("Device for --attach ingress or xdp"),
-    flag("forward").help("How packets leave with --attach ingress [default: stack]"),
+    flag("forward").help("How packets leave with --attach ingress"),
     flag("bypass_nftables").help("Let --forward direct bypass rules for forwarded packets"),
     flag("measure"),
     flag("mtu"),
