@@ -25,6 +25,8 @@ enum protocol {
 	PROTOCOL_HOPOPT = 0,
 	PROTOCOL_ICMP = 1,
 	PROTOCOL_IGMP = 2,
+	/* In a tunnel (RFC 2473 section 3.1). */
+	PROTOCOL_IPV4 = 4,
 	PROTOCOL_TCP = 6,
 	PROTOCOL_UDP = 17,
 	PROTOCOL_DCCP = 33,

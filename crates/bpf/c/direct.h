@@ -42,18 +42,40 @@ always_inline int read_flow(struct __sk_buff *skb, int is_v4, struct route_key *
 	return 1;
 }
 
-/*
- * Forwards a packet that has been translated; to_v6: it is of IPv6 now. `wire_len`: octets of the longest segment of a
- * super-packet. Packets with a mark are the stack's, because rules may route by it.
- */
-__noinline int forward(struct __sk_buff *skb, int to_v6, __u32 wire_len)
+/* Octets of the longest segment of a TCP or UDP super-packet on the wire, of which the IP header has `header_len`; a tunnel's
+ * has an IPv4 header behind it. 0: it can't be told. */
+always_inline __u32 segment_len(struct __sk_buff *skb, __u32 header_len, __u32 protocol)
 {
-	__u32 zero = 0, len = skb->gso_size ? wire_len : skb->len - config.link_layer_len;
+	__u8 octet;
+
+	if (protocol == PROTOCOL_IPV4) {
+		struct ipv4_header inner;
+
+		if (bpf_skb_load_bytes(skb, config.link_layer_len + header_len, &inner, sizeof(inner)))
+			return 0;
+		header_len += (inner.version_ihl & 15) * 4;
+		protocol = inner.protocol;
+	}
+	if (protocol == PROTOCOL_UDP)
+		return header_len + UDP_LEN + skb->gso_size;
+	if (protocol != PROTOCOL_TCP ||
+	    bpf_skb_load_bytes(skb, config.link_layer_len + header_len + TCP_OFFSET_AT, &octet, sizeof(octet)))
+		return 0;
+	return header_len + (octet >> 4) * 4 + skb->gso_size;
+}
+
+/* Forwards a packet that has been translated. Packets with a mark are the stack's, because rules may route by it. */
+__noinline int forward(struct __sk_buff *skb)
+{
+	int is_v4 = skb->protocol == bpf_htons(ETH_P_IP);
+	__u32 zero = 0, len = skb->len - config.link_layer_len;
 	struct route_key key;
 
-	if (!skb->mark && (to_v6 ? read_flow(skb, 0, &key) : read_flow(skb, 1, &key))) {
+	if (!skb->mark && (is_v4 ? read_flow(skb, 1, &key) : read_flow(skb, 0, &key))) {
+		if (skb->gso_size)
+			len = segment_len(skb, is_v4 ? IPV4_LEN : IPV6_LEN, key.protocol);
 		const struct way *way = way_of(skb, &key);
-		if (way && way->verdict == GO_ON && len <= way->mtu)
+		if (len && way && way->verdict == GO_ON && len <= way->mtu)
 			return bpf_redirect_neigh(way->ifindex, (void *)&way->hop.neighbour,
 						  sizeof(way->hop.neighbour), 0);
 	}

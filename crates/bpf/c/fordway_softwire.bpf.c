@@ -45,7 +45,7 @@ always_inline int is_routed_to_us(struct __sk_buff *skb, const struct packet *p,
 }
 
 /* One packet, from beginning to end; to_v6: into a tunnel. */
-always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook, __u32 *wire_len)
+always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 {
 	struct packet p = { .len = skb->len - config.link_layer_len, .gso_size = skb->gso_size };
 	struct journey journey = { .octets = p.len };
@@ -61,8 +61,7 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook, __u32 *
 	}
 	begin_trace(skb, &journey, skb->gso_size);
 	if (reached)
-		v = to_v6 ? encapsulate(skb, &p, hook, &segments, wire_len)
-			  : decapsulate(skb, &p, hook, &segments, wire_len);
+		v = to_v6 ? encapsulate(skb, &p, hook, &segments) : decapsulate(skb, &p, hook, &segments);
 	v = limit_passes(v, to_v6, hook);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, segments);
 	end_trace(skb, &journey, v);

@@ -217,7 +217,7 @@ always_inline int is_routed_to_us(struct __sk_buff *skb, int to_v6)
 }
 
 /* One packet, from beginning to end. */
-always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook, __u32 *wire_len)
+always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 {
 	struct journey journey = { .octets = skb->len - config.link_layer_len };
 	struct work *work = own_work();
@@ -237,7 +237,6 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook, __u32 *
 		note_mark(skb);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, work->plan.segments);
 	end_trace(skb, &journey, v);
-	*wire_len = work->plan.wire_len;
 	return v;
 }
 

@@ -42,9 +42,6 @@ struct {
 	__type(value, struct fw_softwire_here);
 } softwire_here SEC(".maps");
 
-/* Next Header of a packet in a tunnel (RFC 2473 section 3.1). */
-#define PROTOCOL_IPV4 4
-
 /* Octets of an IPv4 and a TCP header without options: the MTU less the MSS. */
 #define MSS_OVERHEAD 40
 

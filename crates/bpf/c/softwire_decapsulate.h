@@ -107,8 +107,7 @@ always_inline verdict take_off(struct __sk_buff *skb)
 	return bpf_skb_change_proto(skb, bpf_htons(ETH_P_IP), 0) ? BROKEN : GO_ON;
 }
 
-always_inline verdict decapsulate(struct __sk_buff *skb, const struct packet *p, int hook, __u32 *segments,
-				  __u32 *wire_len)
+always_inline verdict decapsulate(struct __sk_buff *skb, const struct packet *p, int hook, __u32 *segments)
 {
 	__u32 front = config.link_layer_len;
 	__be16 mss_from = 0, mss_to = 0;
@@ -153,7 +152,6 @@ always_inline verdict decapsulate(struct __sk_buff *skb, const struct packet *p,
 	    set_frame_type(skb, ETH_P_IP))
 		return BROKEN;
 	*segments = inner.segments;
-	*wire_len = inner.longest;
 	return GO_ON;
 }
 

@@ -35,8 +35,7 @@ always_inline __u8 outer_traffic_class(__u8 tos)
 	return (config.traffic_class & ~ECN_MASK) | (tos & ECN_MASK);
 }
 
-always_inline verdict encapsulate(struct __sk_buff *skb, const struct packet *p, int hook, __u32 *segments,
-				  __u32 *wire_len)
+always_inline verdict encapsulate(struct __sk_buff *skb, const struct packet *p, int hook, __u32 *segments)
 {
 	int is_tep = softwire.role == FW_SOFTWIRE_TEP;
 	const struct fw_softwire_tunnel *tunnel;
@@ -94,7 +93,6 @@ always_inline verdict encapsulate(struct __sk_buff *skb, const struct packet *p,
 	    set_frame_type(skb, ETH_P_IPV6))
 		return BROKEN;
 	*segments = inner.segments;
-	*wire_len = inner.longest + IPV6_LEN;
 	return GO_ON;
 }
 

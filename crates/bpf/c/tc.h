@@ -62,9 +62,8 @@ always_inline long set_frame_type(struct __sk_buff *skb, __u16 ethertype)
 	return bpf_skb_store_bytes(skb, ETHERNET_LEN - 2, &type, 2, 0);
 }
 
-/* Takes one packet from beginning to end; to_v6: it is of IPv4. `wire_len`: octets of the longest packet that a super-packet
- * becomes on the wire. */
-always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook, __u32 *wire_len);
+/* Takes one packet from beginning to end; to_v6: it is of IPv4. */
+always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook);
 
 /* Notes the begin. 0: the frame is too short, or there are no counters. */
 always_inline int begin_journey(struct __sk_buff *skb, struct journey *journey)
@@ -79,27 +78,34 @@ always_inline int begin_journey(struct __sk_buff *skb, struct journey *journey)
 	return 1;
 }
 
-/* A packet arrives from the interface `ifindex`, or leaves directly. */
-always_inline int carry(struct __sk_buff *skb, int to_v6, int hook, __u32 ifindex)
+/* At the ingress of a gateway's devices. Functions of their own, so that the verifier sees one result: it would look at much of
+ * the program several times, once for each way there. */
+__noinline int handle_v4(struct __sk_buff *skb)
 {
-	__u32 wire_len = 0;
-	verdict v = handle(skb, to_v6, hook, &wire_len);
+	return handle(skb, 1, HOOK_INGRESS);
+}
 
+__noinline int handle_v6(struct __sk_buff *skb)
+{
+	return handle(skb, 0, HOOK_INGRESS);
+}
+
+/* Packets of either family arrive from the interface `ifindex`, or leave directly. */
+always_inline int arrive_from(struct __sk_buff *skb, int hook, __u32 ifindex)
+{
+	verdict v;
+
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		v = hook == HOOK_INGRESS ? handle_v4(skb) : handle(skb, 1, hook);
+	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		v = hook == HOOK_INGRESS ? handle_v6(skb) : handle(skb, 0, hook);
+	else
+		return TC_ACT_UNSPEC;
 	if (v == GO_ON && hook == HOOK_INGRESS && config.direct)
-		return forward(skb, to_v6, wire_len);
+		return forward(skb);
 	if (v == GO_ON)
 		return bpf_redirect(ifindex, BPF_F_INGRESS);
 	return VERDICT_KIND(v) == DROP(0) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
-}
-
-/* Packets of either family. */
-always_inline int arrive_from(struct __sk_buff *skb, int hook, __u32 ifindex)
-{
-	if (skb->protocol == bpf_htons(ETH_P_IP))
-		return carry(skb, 1, hook, ifindex);
-	if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		return carry(skb, 0, hook, ifindex);
-	return TC_ACT_UNSPEC;
 }
 
 /*
@@ -139,8 +145,7 @@ always_inline int at_uplink_egress(struct __sk_buff *skb)
 {
 	if (skb->protocol != bpf_htons(ETH_P_IP) || skb->vlan_present)
 		return TC_ACT_UNSPEC;
-	__u32 wire_len;
-	return leave_uplink(handle(skb, 1, HOOK_UPLINK, &wire_len));
+	return leave_uplink(handle(skb, 1, HOOK_UPLINK));
 }
 
 /* Ingress of an uplink: frames for this host. */
@@ -148,8 +153,7 @@ always_inline int at_uplink_ingress(struct __sk_buff *skb)
 {
 	if (skb->protocol != bpf_htons(ETH_P_IPV6) || skb->vlan_present || skb->pkt_type != PACKET_HOST)
 		return TC_ACT_UNSPEC;
-	__u32 wire_len;
-	return leave_uplink(handle(skb, 0, HOOK_UPLINK, &wire_len));
+	return leave_uplink(handle(skb, 0, HOOK_UPLINK));
 }
 
 #endif

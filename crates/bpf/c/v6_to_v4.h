@@ -95,7 +95,6 @@ always_inline verdict fit_v4(const struct packet *p, const struct fields *fields
 
 	if (!count_segments(p, fields, IPV4_LEN, &len, plan))
 		return PASS_ON(FW_PASS_OFFLOAD);
-	plan->wire_len = len;
 	*dont_fragment = !fields->is_fragment && len > DF_CLEAR_MAX;
 	if (total_len > IPV4_MAX)
 		return PASS_ON(FW_PASS_TOO_BIG);
