@@ -81,7 +81,9 @@ fn defaults_are_what_is_read_without_the_key() {
 
 /// Whether a reader takes a value of a key.
 fn takes(reader: Reader, front: &str, key: &Key, value: &Json) -> Result<(), String> {
-    let text = format!("{front}\n{} = {value}", key.name);
+    // What the key belongs to.
+    let needs = if key.name == "forward" { "attach = 'ingress'" } else { "" };
+    let text = format!("{front}\n{needs}\n{} = {value}", key.name);
     let said = reader(&text, &[]).2;
     match said.contains(&format!("error: `{}`", key.name)) {
         true => Err(said),

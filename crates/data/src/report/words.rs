@@ -251,7 +251,7 @@ mod tests {
         let said = headline(&experiment, &results);
         assert_eq!(
             said,
-            "NAT44 by nftables, TCP up: 2.99 times Native IPv6; 77 of 77 comparisons decided."
+            "NAT44 by nftables, TCP up: 2.99 times Native IPv6; 88 of 88 comparisons decided."
         );
         for cell in &mut results.cells {
             if let Some(vs) = &mut cell.vs_baseline {
