@@ -208,8 +208,9 @@ __noinline int note_mark(struct __sk_buff *skb)
 	return bpf_map_update_elem(&nat64_marks, &host, &mark, BPF_ANY);
 }
 
-/* In front of routing: whether it would be the translator's. */
-always_inline int is_routed_to_us(struct __sk_buff *skb, int to_v6)
+/* In front of routing: whether it would be the translator's. A function of its own, whose stack is free again before the
+ * translation, which needs most of it. */
+__noinline int is_routed_to_us(struct __sk_buff *skb, int to_v6)
 {
 	struct packet p = {};
 
