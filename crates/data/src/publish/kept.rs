@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::{SOURCES, Scrub};
-use crate::artefacts::{COSTS, read_experiment};
+use crate::artefacts::{COSTS, read_environment, read_experiment, without_environment};
 use crate::error::{DataError, Result};
 use crate::files::write_file;
 use crate::spec::Known;
@@ -19,7 +19,10 @@ pub fn keep(dir: &Path, out: &Path, scrub: &mut Scrub) -> Result<()> {
     for name in SOURCES.into_iter().filter(|name| *name != "trials.jsonl") {
         let path = dir.join(name);
         match std::fs::read(&path) {
-            Ok(bytes) => write_file(&out.join(name), &scrub.bytes(name, &bytes))?,
+            Ok(bytes) => {
+                let bytes = if name == "environment.json" { portable(dir)? } else { bytes };
+                write_file(&out.join(name), &scrub.bytes(name, &bytes))?;
+            }
             Err(error) if name == COSTS && error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(DataError::file(path)(error)),
         }
@@ -32,6 +35,21 @@ pub fn keep(dir: &Path, out: &Path, scrub: &mut Scrub) -> Result<()> {
     let _known = Known::of_experiment(&experiment);
     let trials: Vec<Trial> = serde_json::from_slice(&text).map_err(damaged)?;
     Ledger::of(out).pack(&trials)
+}
+
+/// The environment with programs that are no part of the system by their name alone, not by where somebody has built them.
+fn portable(dir: &Path) -> Result<Vec<u8>> {
+    let mut environment = read_environment(dir)?.ok_or_else(|| without_environment(dir))?;
+    let named = environment.programs.into_iter().map(|(path, sum)| {
+        let name = Path::new(&path).file_name().and_then(|name| name.to_str());
+        (
+            name.filter(|_| !path.starts_with("/usr/")).map_or_else(|| path.clone(), str::to_owned),
+            sum,
+        )
+    });
+    environment.programs = named.collect();
+    let text = serde_json::to_vec_pretty(&environment);
+    text.map_err(|e| DataError::Artefact { path: dir.into(), why: e.to_string() })
 }
 
 /// Trials without what no value, verdict or limiter is computed from.
