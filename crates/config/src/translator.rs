@@ -95,7 +95,7 @@ keys! {
             only(matches!(attach, Attach::Ingress), "this key belongs to attach = \"ingress\"",
                 "leave it out, or write attach = \"ingress\"; XDP forwards directly by itself", Forwarding::Stack);
         /// Let `forward = "direct"` bypass rules for forwarded packets. Without this key the translator does not start
-        /// where nftables has a base chain at the hook `forward`, or where iptables has a table `filter`
+        /// where nftables has a base chain at the hooks `prerouting`, `forward` or `postrouting`, or where iptables has a table
         bypass_nftables: bool = BOOLEAN, or(false),
             only(matches!(forward, Forwarding::Direct), "this key belongs to forward = \"direct\"", "leave it out", false);
         /// The kernel engine measures the time that each packet takes, which costs a little. `fordway status` shows the

@@ -54,8 +54,7 @@ pub use intercept::Intercept;
 pub use link::{Link, Tun, device_driver, device_feature};
 pub use lock::ProcessLock;
 pub use manager::{
-    Applied, Change, Manager, Reconciled, Report, View, kept_by, reclaim_dead,
-    who_filters_forwarded,
+    Applied, Change, Manager, Reconciled, Report, View, kept_by, reclaim_dead, rules_for_forwarded,
 };
 pub use namespace::{NamespaceId, NetNs};
 pub use nat44::{Counted, Nat44, Nat44Choice, Nat44Forward, Nat44Pool};

@@ -77,6 +77,7 @@ impl Axis {
             Self::Background => format!("{value} packets/s beside it"),
             Self::Flows => format!("{value} flows per host"),
             Self::Streams => format!("{value} TCP flows"),
+            Self::Pairs if value == 1 => "1 pair".to_owned(),
             Self::Pairs => format!("{value} pairs"),
             Self::Octets => format!("{value} octets"),
             Self::Rate => format!("offered rate {value}"),

@@ -172,13 +172,17 @@ fn rules_are_bypassed_only_if_asked_twice() {
     let (net, run) = (Border::new(), RunDir::new());
     let start = |options: &str| format!("{BORDER} {options}");
     net.gateway.run("nft add table inet filter");
+    net.gateway.run("nft add table ip hidden");
     net.gateway.run(
         "nft add chain inet filter seen { type filter hook forward priority 0 ; policy drop ; }",
     );
+    // Translated packets would leave with addresses that NAT was to hide.
+    net.gateway.run("nft add chain ip hidden out { type nat hook postrouting priority srcnat ; }");
     let before = snapshot(&net.gateway);
     let refused = run.output(&net.gateway, &start(DIRECT));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains(BYPASSED), "{said}");
+    assert!(said.contains("chain out of nftables table ip hidden"), "{said}");
     assert!(said.contains("bypass_nftables = true"), "{said}");
     assert_same(&snapshot(&net.gateway), &before);
 
@@ -197,6 +201,7 @@ fn rules_are_bypassed_only_if_asked_twice() {
 
     // Reloading has the same rules, and rules that come later are warned of.
     net.gateway.run("nft delete table inet filter");
+    net.gateway.run("nft delete table ip hidden");
     let config = |forward: &str| {
         let text = format!(
             "[[translator]]\nname = \"siit0\"\nmode = \"siit\"\npool6 = [\"2001:db8:64::/96\"]\n\

@@ -25,7 +25,7 @@ use crate::{Error, NamespaceId, Netlink, Result};
 pub use batch::Reconciled;
 pub use change::Change;
 use ledger::{Entry, Ledger};
-pub use others::who_filters_forwarded;
+pub use others::rules_for_forwarded;
 pub use view::View;
 
 /// What came of [`Manager::apply`].

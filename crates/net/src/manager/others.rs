@@ -22,18 +22,19 @@ pub(super) fn who_forward(key: &SysctlKey) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-/// Who filters forwarded packets: base chains of nftables at the hook `forward`, and tables `filter` of iptables; by name,
-/// without this program's own tables. An error if that can't be told.
-pub fn who_filters_forwarded() -> Result<BTreeSet<String>> {
+/// Rules that a forwarded packet passes: base chains of nftables at the hooks `prerouting`, `forward` and `postrouting`, and
+/// tables of iptables at these; by name, without this program's own tables. An error if that can't be told.
+pub fn rules_for_forwarded() -> Result<BTreeSet<String>> {
+    let hooks = &[libc::NF_INET_PRE_ROUTING, libc::NF_INET_FORWARD, libc::NF_INET_POST_ROUTING];
     let mut found = BTreeSet::new();
     for ip in [Ip::V4, Ip::V6] {
-        match chains_at(ip, &[libc::NF_INET_FORWARD]) {
+        match chains_at(ip, hooks) {
             Ok(chains) => found.extend(chains),
             // The kernel has no nftables.
             Err(error) if error.errno().is_some_and(|it| NO_NFTABLES.contains(&it)) => {}
             Err(error) => return Err(error),
         }
-        let tables = tables_of(ip, &["filter"])
+        let tables = tables_of(ip, &["raw", "mangle", "nat", "filter"])
             .map_err(|source| Error::netfilter("list tables of iptables", source, None))?;
         found.extend(tables);
     }

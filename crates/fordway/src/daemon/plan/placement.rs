@@ -170,7 +170,7 @@ pub(crate) const BYPASS_HINT: &str = "write forward = \"stack\", or bypass_nftab
 /// The rules for forwarded packets that a translator at the ingress of devices is not to bypass.
 pub(crate) fn bypassed(config: &Translator) -> Bypassed {
     match config.forward == Forwarding::Direct && !config.bypass_nftables {
-        true => fordway_net::who_filters_forwarded(),
+        true => fordway_net::rules_for_forwarded(),
         false => Ok(BTreeSet::new()),
     }
 }
