@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load;
 
-/// How long to wait for the first frame.
+/// How long to wait for a first frame.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time between the first frame and the measurement: caches and rings fill.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -23,7 +23,8 @@ pub struct Received {
 }
 
 /// Counts and drops UDP of one family to `port` at a device. Says `ready` when it counts, then waits
-/// for the first frame, lets the flow settle, and measures over `length`.
+/// for the first frame, lets the flow settle, and measures over `length`; longer, up to 10 s, if no frame arrives in that
+/// time, because a sender that gets no processor is not a path that loses everything.
 pub fn receive(device: &str, v4: bool, port: u16, length: Duration) -> Result<Received> {
     let [v4, port] = [u32::from(v4), u32::from(port)].map(u32::to_ne_bytes);
     let program = load(&[("v4", &v4), ("port", &port)])?;
@@ -44,6 +45,9 @@ pub fn receive(device: &str, v4: bool, port: u16, length: Duration) -> Result<Re
     std::thread::sleep(SETTLE);
     let (before, start) = (counted(), Instant::now());
     std::thread::sleep(length);
+    while counted() == before && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let (after, seconds) = (counted(), start.elapsed().as_secs_f64());
     Ok(Received { packets: after - before, seconds })
 }
