@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import waiting
 
-# How many tests of a crate run at once where that is fewer than the run's own limit. The lab loads what it measures.
-LANES = {"fordway-lab": 2}
+# What share of the tests that run at once may be of a crate, where it is not all. The lab loads what it measures.
+LANES = {"fordway-lab": 0.5}
 # A binary that runs whole has threads of its own and thousands of cases.
 WHOLE_WEIGHT, WHOLE_LIMIT = 2, 5
 # Seconds for what a test has left running to tidy up and end.
@@ -106,7 +106,7 @@ class Runner:
         if weight >= self.jobs:
             return None
         for number, test in enumerate(self.waiting):
-            lane = LANES.get(test.binary.package, self.jobs)
+            lane = max(1, int(LANES.get(test.binary.package, 1) * self.jobs))
             if test not in self.running and sum(it.binary.package == test.binary.package for it in self.running) < lane:
                 del self.waiting[number]
                 return test

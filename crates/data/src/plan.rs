@@ -223,7 +223,7 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         Load::Ping => f64::from(profile.ping_count) * profile.ping_interval_s + AROUND_S,
         Load::Probe => profile.probe_s + AROUND_S,
         Load::Datagrams(_) | Load::Paced(_) => profile.packets_s + 2.0 * AROUND_S,
-        Load::Frames(_) => profile.packets_s + FRAMES_S,
+        Load::Frames(_) | Load::Imix(_) => profile.packets_s + FRAMES_S,
         Load::Pairs(_) => profile.host_pairs.len() as f64 * (profile.packets_s + FRAMES_S),
         Load::NewFlows(_) => f64::from(profile.new_flows) / FLOWS_PER_S + TESTER_S,
         Load::Hold => {

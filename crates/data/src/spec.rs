@@ -56,6 +56,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../experiments/nat64-vs-nat44.toml"),
     include_str!("../experiments/nat64.toml"),
     include_str!("../experiments/pairs.toml"),
+    include_str!("../experiments/imix.toml"),
     include_str!("../experiments/small-packets.toml"),
     include_str!("../experiments/tcp-load.toml"),
 ];
@@ -459,7 +460,7 @@ mod tests {
     #[test]
     fn built_in_experiments_parse_and_name_each_other() {
         let all = Experiment::built_in().unwrap();
-        assert_eq!(all.len(), 15);
+        assert_eq!(all.len(), 16);
         for experiment in all {
             for profile in ["quick", "standard", "strict"] {
                 experiment.profile(profile).unwrap();
@@ -477,6 +478,7 @@ mod tests {
                         Some(
                             Load::Frames(Way::Down)
                                 | Load::Pairs(Way::Down)
+                                | Load::Imix(Way::Down)
                                 | Load::Datagrams(Way::Down)
                                 | Load::Paced(Way::Down)
                         )

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use fordway_data::files::write_file;
-use fordway_data::spec::{Exclusion, Kind, Load, Metric, Point, Profile, Quantity};
+use fordway_data::spec::{Axis, Exclusion, Kind, Load, Metric, Point, Profile, Quantity};
 pub(crate) use fordway_data::trial::Lack;
 use fordway_data::trial::{
     CpuUse, FLAG_OTHER, OTHER_WORK, Snapshot, Trial, calibrates, difference,
@@ -30,6 +30,7 @@ use crate::backend::{Backend, Counting};
 use crate::error::Result;
 use crate::host::now;
 use crate::load::dns::Authority;
+use crate::load::frames::Frames;
 use crate::mechanism::{Deployed, Mechanism};
 use crate::topology::Network;
 use links::snapshot;
@@ -149,7 +150,12 @@ pub(crate) fn run(
         Load::Probe => round_trip::probe(at, trial, values),
         Load::Datagrams(way) => packets::datagrams(at, way, trial, values),
         Load::Paced(way) => packets::paced(at, way, trial, values),
-        Load::Frames(way) | Load::Pairs(way) => packets::frames(at, way, point, trial, values),
+        Load::Frames(way) => packets::frames(at, way, Frames::Small, trial, values),
+        Load::Pairs(way) => {
+            let hosts = point.and_then(|point| point.at(Axis::Pairs)).unwrap_or(1);
+            packets::frames(at, way, Frames::Between(hosts), trial, values)
+        }
+        Load::Imix(way) => packets::frames(at, way, Frames::Imix(&at.profile.imix), trial, values),
         Load::NewFlows(transport) => sessions::new_flows(at, transport, trial, values),
         Load::Hold => sessions::hold(at, seconds, trial, values),
         Load::Search => questions::search(at, trial, values),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* One frame, sent again and again, between one pair of hosts or many, and counted where it arrives. */
+/* Frames, sent one after the other, between one pair of hosts or many, and counted where they arrive. */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -12,12 +12,17 @@
 
 /* The device that the sender redirects to. */
 const volatile __u32 device;
-/* The frame: at least the smallest that Ethernet has, and whole words. */
+/* The frames that take turns: how many, their lengths, at least the smallest that Ethernet has, and their first octets. The
+ * rest is zeros, which are sent as they are. */
 #define LEAST 60
-#define MOST 96
-__u32 frame[MOST / 4];
+#define FRONT 96
+#define FRAMES 64
+const volatile __u32 frames;
+const volatile __u32 lengths[FRAMES];
+__u32 fronts[FRAMES][FRONT / 4];
+__u32 turn;
 
-/* Hosts in whose name it is sent, or to which, one after the other; 0 or 1: the frame stays as it is. */
+/* Hosts in whose name frames are sent, or to which, one after the other; 0 or 1: frames stay as they are. */
 const volatile __u32 hosts;
 /* Offset of the last four octets of their address, which are those of the first host: the number of a host is added. */
 const volatile __u32 host_at;
@@ -25,9 +30,9 @@ const volatile __u32 host_at;
 const volatile __u32 checksums_at[2];
 __u32 host;
 
-/* What the receiver counts: UDP of one family to one port. */
-const volatile __u32 v4, port;
-__u64 packets;
+/* What the receiver counts: UDP of one family to one port, its octets of payload only where they are asked for. */
+const volatile __u32 v4, port, sized;
+__u64 packets, octets;
 
 /* Adds to what a checksum covers (RFC 1624). Whole words are added, so the order of octets does not matter. */
 static __always_inline void cover(__u8 *octets, void *end, __u32 at, __u32 sum)
@@ -60,24 +65,35 @@ static __always_inline void next_host(__u8 *octets, void *end)
 		cover(octets, end, checksums_at[1], (__u32)high + low);
 }
 
-/* Writes the whole frame anew, as it comes back changed when its memory is used again, and redirects it. */
+/* Writes the headers of a frame anew, as it comes back changed when its memory is used again, and redirects it. */
 SEC("xdp")
 int send(struct xdp_md *ctx)
 {
+	__u32 own = 0;
+	if (frames > 1) {
+		own = turn;
+		turn = own + 1 < frames ? own + 1 : 0;
+		own &= FRAMES - 1;
+		/* The kernel hands in the longest each time. */
+		int more = (int)lengths[own] - (int)(ctx->data_end - ctx->data);
+		if (more && bpf_xdp_adjust_tail(ctx, more))
+			return XDP_ABORTED;
+	}
+	__u32 *front = fronts[own];
 	__u32 *words = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
 	if ((void *)words + LEAST > end)
 		return XDP_ABORTED;
 #pragma unroll
 	for (__u32 i = 0; i < LEAST / 4; i++)
-		words[i] = frame[i];
-	for (__u32 i = LEAST / 4; i < MOST / 4; i++) {
+		words[i] = front[i];
+	for (__u32 i = LEAST / 4; i < FRONT / 4; i++) {
 		void *after = words + i + 1;
 		/* The compiler must not move the end instead, with which no program may reckon. */
 		asm volatile("" : "+r"(after));
 		if (after > end)
 			break;
-		words[i] = frame[i];
+		words[i] = front[i];
 	}
 	if (hosts > 1)
 		next_host((void *)words, end);
@@ -98,6 +114,8 @@ int receive(struct xdp_md *ctx)
 	    (v4 ? ip->protocol : ipv6->nexthdr) != IPPROTO_UDP || datagram->dest != bpf_htons(port))
 		return XDP_PASS;
 	__sync_fetch_and_add(&packets, 1);
+	if (sized)
+		__sync_fetch_and_add(&octets, bpf_ntohs(datagram->len) - sizeof(*datagram));
 	return XDP_DROP;
 }
 

@@ -100,6 +100,8 @@ pub enum Load {
     Frames(Way),
     /// The same between more and more pairs of hosts.
     Pairs(Way),
+    /// Frames of several sizes, which take turns (RFC 6985).
+    Imix(Way),
     /// Flows that nobody has seen before.
     NewFlows(Transport),
     /// Questions at a rate without loss, which is searched for.
@@ -251,7 +253,7 @@ impl Group {
                 "Packets per second that arrive while as many are sent as the sender can. \
                  Datagrams: from a socket of the application. Frames: put on the gateway's link by \
                  the kernel's own generator and dropped on arrival, so that the gateway is most of \
-                 the work."
+                 the work. IMIX: frames of several sizes that take turns; Gbit/s are of UDP payload."
             }
             Self::Pairs => {
                 "Frames as above, from so many hosts behind the client to one server, or back: hosts take turns, packet by \

@@ -81,6 +81,14 @@ metrics! {
     PairRateUp: "pair_rate_up", "Frames up, between pairs of hosts", "frames, pairs", "kpackets/s", Pairs, Load::Pairs(Up);
     /// Small frames from the server to many hosts behind the client, thousands per second.
     PairRateDown: "pair_rate_down", "Frames down, between pairs of hosts", "frames, pairs", "kpackets/s", Pairs, Load::Pairs(Down);
+    /// Frames of several sizes, one after the other, from the client's side that a gateway passes on, thousands per second.
+    ImixRateUp: "imix_rate_up", "IMIX frames up", "IMIX", "kpackets/s", Packets, Load::Imix(Up);
+    /// The same from the server's side.
+    ImixRateDown: "imix_rate_down", "IMIX frames down", "IMIX", "kpackets/s", Packets, Load::Imix(Down);
+    /// UDP payload of these frames, up, Gbit/s.
+    ImixThroughputUp: "imix_throughput_up", "IMIX payload up", "IMIX payload", "Gbit/s", Packets, Load::Imix(Up);
+    /// UDP payload of these frames, down, Gbit/s.
+    ImixThroughputDown: "imix_throughput_down", "IMIX payload down", "IMIX payload", "Gbit/s", Packets, Load::Imix(Down);
     /// New UDP flows that arrive, thousands per second.
     NewUdpFlows: "new_udp_flows", "New UDP flows", "new UDP", "kflows/s", Sessions, Load::NewFlows(Transport::Udp);
     /// New TCP connections, thousands per second.
@@ -210,7 +218,8 @@ impl Metric {
                 | Load::Datagrams(way)
                 | Load::Paced(way)
                 | Load::Frames(way)
-                | Load::Pairs(way),
+                | Load::Pairs(way)
+                | Load::Imix(way),
             ) => way.name(),
             Some(Load::Exchange(Exchange::Up)) => Up.name(),
             Some(Load::Exchange(Exchange::Down)) => Down.name(),

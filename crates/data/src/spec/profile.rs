@@ -41,6 +41,11 @@ pub struct Profile {
     #[serde(default = "host_pairs")]
     #[schemars(length(min = 1), inner(range(min = 1, max = 131_072)))]
     pub host_pairs: Vec<u64>,
+    /// Sizes of the frames of an IMIX, in the order in which they are sent (RFC 6985): octets of an Ethernet frame that carries
+    /// IPv4, with its check sequence. An IPv6 packet with the same payload has 20 more, and must fit into 1,500.
+    #[serde(default = "imix")]
+    #[schemars(length(min = 1, max = 64), inner(range(min = 64, max = 1498)))]
+    pub imix: Vec<u64>,
     /// Datagrams per second at which the processor time of one is measured: few enough for every mechanism.
     #[serde(default = "paced_rate")]
     #[schemars(range(min = 1))]
@@ -158,6 +163,11 @@ fn probe_rate() -> u32 {
 
 fn host_pairs() -> Vec<u64> {
     vec![1, 1000, 100_000]
+}
+
+/// The simple IMIX, 7 : 4 : 1, with the largest frame that needs no fragmentation in either family.
+fn imix() -> Vec<u64> {
+    vec![64, 594, 64, 64, 594, 64, 64, 594, 64, 64, 594, 1498]
 }
 
 fn paced_rate() -> u32 {

@@ -181,18 +181,18 @@ pub(crate) enum Tester {
         #[arg(long)]
         limit: f64,
     },
-    /// Send small frames from the kernel
+    /// Send frames from the kernel
     SendFrames {
         /// The device
         #[arg(long)]
         device: String,
-        /// The frame's octets in hexadecimal
-        #[arg(long)]
-        frame: String,
-        /// Hosts that take turns: the frame's own and those with the addresses behind it
+        /// The frame's octets in hexadecimal; several frames take turns
+        #[arg(long, required = true)]
+        frame: Vec<String>,
+        /// Hosts that take turns: the frames' own and those with the addresses behind it
         #[arg(long, default_value_t = 1)]
         hosts: u32,
-        /// They are those that the frame is sent to, not those that send
+        /// They are those that frames are sent to, not those that send
         #[arg(long)]
         at_target: bool,
         /// How many at most
@@ -303,6 +303,9 @@ pub(crate) enum Tester {
         /// The device
         #[arg(long)]
         device: String,
+        /// Count octets of payload as well
+        #[arg(long)]
+        sized: bool,
         /// Frames carry IPv4 rather than IPv6
         #[arg(long)]
         v4: bool,

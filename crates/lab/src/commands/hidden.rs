@@ -118,10 +118,10 @@ pub(super) fn tester(tester: Tester) -> Result<u8> {
             super::print_json(&echo::measure(&wanted).map_err(LabError::file("echo"))?)
         }
         Tester::SendFrames { device, frame, hosts, at_target, limit } => {
-            let frame = octets(&frame)?;
+            let sent = frame.iter().map(|hex| octets(hex)).collect::<Result<Vec<_>>>()?;
             let hosts = frames::Hosts { count: hosts, at_target };
             let used =
-                frames::send(&device, &frame, hosts, limit).map_err(LabError::file(device))?;
+                frames::send(&device, &sent, hosts, limit).map_err(LabError::file(device))?;
             super::print_json(&used)
         }
         Tester::Flows {
@@ -175,10 +175,10 @@ pub(super) fn tester(tester: Tester) -> Result<u8> {
             };
             super::print_json(&measure(&Wanted { way, port, series, count, objects, size }))
         }
-        Tester::ReceiveFrames { device, v4, port, seconds } => {
+        Tester::ReceiveFrames { device, v4, sized, port, seconds } => {
             let length = duration(seconds)?;
-            let received =
-                frames::receive(&device, v4, port, length).map_err(LabError::file(device))?;
+            let received = frames::receive(&device, v4, port, sized, length)
+                .map_err(LabError::file(device))?;
             super::print_json(&received)
         }
     }

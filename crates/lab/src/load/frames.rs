@@ -1,4 +1,4 @@
-//! Small frames through a gateway: sender and receiver are programs at XDP (see `fordway_load::frames`).
+//! Frames through a gateway: sender and receiver are programs at XDP (see `fordway_load::frames`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -20,6 +20,8 @@ use crate::topology::Network;
 const PORT: u16 = 4000;
 /// No gateway here is faster than this many frames per second; it bounds what is sent.
 const FASTEST: f64 = 30e6;
+/// Octets of a frame that carries IPv4 before its UDP payload and behind it: Ethernet, IPv4 and UDP headers, check sequence.
+const AROUND: usize = 14 + 20 + 8 + 4;
 /// Seconds for which the sender runs longer than the measurement.
 const MARGIN_S: f64 = 2.0;
 
@@ -39,16 +41,32 @@ impl Stream {
     pub(crate) fn rate(&self) -> f64 {
         self.received.packets as f64 / self.received.seconds / 1e3
     }
+
+    /// Gbit/s of payload that arrived, where octets were counted.
+    pub(crate) fn payload(&self) -> Option<f64> {
+        Some(self.received.octets? as f64 * 8.0 / self.received.seconds / 1e9)
+    }
+}
+
+/// Which frames are sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Frames<'a> {
+    /// The smallest, from one host to one.
+    Small,
+    /// The smallest; so many hosts behind the client send to the server, or are sent to, one after the other.
+    Between(u64),
+    /// Of these sizes, one after the other: octets of an Ethernet frame that carries IPv4, with its check sequence.
+    /// Octets are counted where they arrive.
+    Imix(&'a [u64]),
 }
 
 /// Sends for `seconds` as fast as the kernel can, and counts what arrives. Neighbours on the way
-/// must be known already: a burst does not wait for them. With `hosts`, so many hosts behind the client send to the
-/// server, or are sent to, one after the other.
+/// must be known already: a burst does not wait for them.
 pub(crate) fn measure(
     backend: &dyn Backend,
     network: &Network,
     way: Way,
-    hosts: Option<u64>,
+    frames: Frames<'_>,
     seconds: f64,
     log: &Path,
 ) -> Result<Stream> {
@@ -66,30 +84,36 @@ pub(crate) fn measure(
         Way::Up => (network.app_address, network.target),
         Way::Down => (network.server_address, network.seen_address),
     };
-    if hosts.is_some() {
+    if let Frames::Between(_) = frames {
         let changed = if way == Way::Up { &mut ends.0 } else { &mut ends.1 };
         *changed = first_host(network.kind, changed.is_ipv4())?;
     }
     let source = Endpoint { mac: mac(backend, from, "uplink")?, ip: ends.0, port: PORT };
     let target = Endpoint { mac: mac(backend, next, device)?, ip: ends.1, port: SINK_PORT };
-    let octets = frame(source, target, SMALL)?;
+    let small = [(SMALL + AROUND) as u64];
+    let sizes = if let Frames::Imix(sizes) = frames { sizes } else { &small };
+    let all = sizes.iter().map(|size| {
+        let octets = frame(source, target, (*size as usize).saturating_sub(AROUND))?;
+        let hex = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+        Ok(["--frame".to_owned(), hex])
+    });
+    let all = all.collect::<Result<Vec<_>>>()?.concat();
     let arrives_v4 = match way {
         Way::Up => network.server_address.is_ipv4(),
         Way::Down => network.app_address.is_ipv4(),
     };
-    let mut receiver = receive(backend, to, arrives_v4, seconds, log)?;
+    let mut receiver = receive(backend, to, arrives_v4, sizes.len() > 1, seconds, log)?;
     let most = ((seconds + MARGIN_S) * FASTEST) as u32;
     let mut argv: Vec<String> =
         [&own_program()?, "tester", "send-frames", "--device", "uplink", "--limit"]
             .map(str::to_owned)
             .into();
     argv.push(most.to_string());
-    if let Some(hosts) = hosts {
+    if let Frames::Between(hosts) = frames {
         argv.extend(["--hosts".to_owned(), hosts.to_string()]);
         argv.extend((way == Way::Down).then(|| "--at-target".to_owned()));
     }
-    let hex: String = octets.iter().map(|o| format!("{o:02x}")).collect();
-    let all: Vec<String> = argv.iter().cloned().chain(["--frame".to_owned(), hex]).collect();
+    let all: Vec<String> = argv.iter().cloned().chain(all).collect();
     let mut sender = backend.run(Some(from), &all, Output::Keep)?;
     let limit = Duration::from_secs_f64(seconds + 15.0);
     let ended = poll(limit, || (!receiver.alive() || !sender.alive()).then_some(()))?;
@@ -135,6 +159,7 @@ fn receive(
     backend: &dyn Backend,
     place: &Place,
     v4: bool,
+    sized: bool,
     seconds: f64,
     log: &Path,
 ) -> Result<Running> {
@@ -143,9 +168,8 @@ fn receive(
         [&own_program()?, "tester", "receive-frames", "--device", "uplink", "--seconds", &seconds]
             .map(str::to_owned)
             .into();
-    if v4 {
-        argv.push("--v4".into());
-    }
+    argv.extend(v4.then(|| "--v4".to_owned()));
+    argv.extend(sized.then(|| "--sized".to_owned()));
     let mut receiver = backend.run(Some(place), &argv, Output::Log(log))?;
     let said = || std::fs::read_to_string(log).unwrap_or_default();
     let ready = poll(Duration::from_secs(5), || {
@@ -191,8 +215,9 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_measured_time() {
-        let received = Received { packets: 1_500_000, seconds: 0.5 };
+        let received = Received { packets: 1_500_000, octets: Some(250_000_000), seconds: 0.5 };
         let used = Used { seconds: 1.0, cpu_s: 0.9 };
-        assert_eq!(Stream { received, used, argv: vec![] }.rate(), 3000.0);
+        let stream = Stream { received, used, argv: vec![] };
+        assert_eq!((stream.rate(), stream.payload()), (3000.0, Some(4.0)));
     }
 }

@@ -153,7 +153,16 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
     if crate::state::is_root() {
         let frame = |m: Metric| {
             let load = m.load();
-            matches!(load, Some(Load::Frames(_) | Load::Pairs(_) | Load::NewFlows(_) | Load::Hold))
+            matches!(
+                load,
+                Some(
+                    Load::Frames(_)
+                        | Load::Pairs(_)
+                        | Load::Imix(_)
+                        | Load::NewFlows(_)
+                        | Load::Hold
+                )
+            )
         };
         check(&frame, &|| frames::supported().err());
     }

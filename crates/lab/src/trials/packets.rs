@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use fordway_data::spec::{Axis, Metric, Point, Way};
+use fordway_data::spec::{Metric, Way};
 use fordway_data::trial::Trial;
 
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
 use crate::load::datagrams::{self as load, Burst};
-use crate::load::frames as stream;
+use crate::load::frames::{self as stream, Frames};
 use crate::mechanism::Counted;
 
 /// Packets that the mechanism may count beside the load's own: neighbours, router discovery, errors.
@@ -99,32 +99,41 @@ fn burst(
     Ok((burst, cycles))
 }
 
-/// Sends small frames through a gateway as fast as the kernel can, at a point between so many pairs of hosts.
+/// Sends frames through a gateway as fast as the kernel can: small ones, at a point between so many pairs of hosts, or
+/// those of an IMIX.
 pub(super) fn frames(
     at: &Measured<'_>,
     way: Way,
-    point: Option<&Point>,
+    frames: Frames<'_>,
     trial: &mut Trial,
     values: &mut Values,
 ) -> Result<()> {
-    let hosts = point.and_then(|point| point.at(Axis::Pairs));
-    let level = hosts.map_or_else(String::new, |hosts| format!("-{hosts}"));
-    let log = at.raw.join(format!("{}-frames-{}{level}.log", at.name, way.name()));
+    let [rate, payload] = match (frames, way) {
+        (Frames::Small, Way::Up) => [Some(Metric::FrameRateUp), None],
+        (Frames::Small, Way::Down) => [Some(Metric::FrameRateDown), None],
+        (Frames::Between(_), Way::Up) => [Some(Metric::PairRateUp), None],
+        (Frames::Between(_), Way::Down) => [Some(Metric::PairRateDown), None],
+        (Frames::Imix(_), Way::Up) => [Metric::ImixRateUp, Metric::ImixThroughputUp].map(Some),
+        (Frames::Imix(_), Way::Down) => {
+            [Metric::ImixRateDown, Metric::ImixThroughputDown].map(Some)
+        }
+    };
+    let kind = match frames {
+        Frames::Small => String::new(),
+        Frames::Between(hosts) => format!("-{hosts}"),
+        Frames::Imix(_) => "-imix".to_owned(),
+    };
+    let log = at.raw.join(format!("{}-frames-{}{kind}.log", at.name, way.name()));
     trial.started = now();
     let before = Before::read(at)?;
-    let stream = stream::measure(at.backend, at.network, way, hosts, at.profile.packets_s, &log)?;
+    let stream = stream::measure(at.backend, at.network, way, frames, at.profile.packets_s, &log)?;
     before.finish(at, trial)?;
     trial.exit_status = Some(0);
     trial.arrived = Some(stream.received.packets);
     trial.generator_cpu = Some((100.0 * stream.used.cpu_s / stream.used.seconds, 0.0));
     check(trial, at, way, stream.received.packets, None);
-    let metric = match (way, hosts) {
-        (Way::Up, None) => Metric::FrameRateUp,
-        (Way::Down, None) => Metric::FrameRateDown,
-        (Way::Up, Some(_)) => Metric::PairRateUp,
-        (Way::Down, Some(_)) => Metric::PairRateDown,
-    };
-    values.insert(metric, Ok(stream.rate()));
+    let all = [rate.zip(Some(stream.rate())), payload.zip(stream.payload())];
+    values.extend(all.into_iter().flatten().map(|(metric, value)| (metric, Ok(value))));
     trial.argv = stream.argv;
     Ok(())
 }

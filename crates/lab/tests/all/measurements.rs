@@ -147,6 +147,28 @@ fn small_frames_are_counted_at_both_ends() {
     }
 }
 
+#[test]
+fn frames_of_several_sizes_arrive_whole() {
+    if !can_run() || !can_measure("imix_rate_up") {
+        return;
+    }
+    let metrics = ["imix_rate_up", "imix_rate_down", "imix_throughput_up", "imix_throughput_down"];
+    // 18, 53 and 1,452 octets of payload: the largest that IPv6 has room for.
+    let sizes = "packets_s = 0.2\nimix = [64, 99, 1498]\n";
+    let arms = ["native-v6", "siit-fordway-interface"];
+    let bench = Bench::new();
+    let run = bench.run("run", &small("imix", &arms, &metrics, sizes), &[]);
+    for (arm, way) in arms.iter().flat_map(|arm| ["up", "down"].map(|way| (arm, way))) {
+        let value = |kind: &str| {
+            let trial = run.trial(arm, &format!("imix_{kind}_{way}"));
+            trial["value"].as_f64().expect("a value")
+        };
+        // Gbit/s by thousand packets/s are Mbit. Where a queue overflows, the sizes need not be lost alike.
+        let mean = value("throughput") * 1e6 / value("rate") / 8.0;
+        assert!((18.0..1452.0).contains(&mean), "{arm} {way}: {mean} octets");
+    }
+}
+
 /// Files that stand in the place of the kernel's limits of connection tracking, for a lab with mounts of its own: the
 /// limits hold for the whole machine, which other tests use as well.
 struct Limits<'a> {

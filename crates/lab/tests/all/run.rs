@@ -379,6 +379,7 @@ fn read_commands_print_json() {
         "nat64-vs-nat44",
         "nat64",
         "pairs",
+        "imix",
         "small-packets",
         "tcp-load",
     ];
