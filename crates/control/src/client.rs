@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::{
@@ -18,6 +18,18 @@ const LONG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Octets that a reply may have.
 const MAX_REPLY: u64 = 64 << 20;
+
+/// The socket for reading beside a control socket: `control.read.sock` beside `control.sock`.
+#[must_use]
+pub fn read_socket(control: &Path) -> PathBuf {
+    control.with_extension("read.sock")
+}
+
+/// Whether a path is that of a socket for reading.
+#[must_use]
+pub fn is_read_socket(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b".read.sock")
+}
 
 /// What came of a request to do something.
 #[derive(Clone, Debug, PartialEq, Eq)]

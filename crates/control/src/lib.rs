@@ -35,7 +35,7 @@ mod trt;
 
 pub use auto::*;
 pub use clash::Clash;
-pub use client::{Answer, Client};
+pub use client::{Answer, Client, is_read_socket, read_socket};
 pub use dstm::*;
 pub use entries::*;
 pub use error::Error;

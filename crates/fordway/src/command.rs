@@ -16,6 +16,7 @@ mod run;
 mod stats;
 mod status;
 mod tables;
+mod top;
 mod trace;
 
 use crate::cli::{Cli, Command};
@@ -54,6 +55,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Doctor(args) => doctor::run(&global, &args),
         Command::Status(args) => status::run(&global, &args),
         Command::Stats(args) => stats::run(&global, &args),
+        Command::Top(args) => top::run(&global, &args),
         Command::Bib(args) => tables::bib(&global, args),
         Command::Sessions(args) => tables::sessions(&global, args),
         Command::Subscribers(args) => tables::subscribers(&global, &args),
