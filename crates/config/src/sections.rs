@@ -8,7 +8,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::DEFAULT_SOCKET;
 use crate::keys::common::{SOCKET, file};
-use crate::keys::form::{Choice, list, time};
+use crate::keys::form::{Choice, Given, Plain, list, text, time};
 use crate::keys::{keys, usual};
 use crate::value;
 
@@ -19,6 +19,9 @@ keys! {
         /// Unix socket by which `fordway status` and all other commands reach the daemon, for root alone. `--socket` comes
         /// before it
         socket: PathBuf = file(value::path), or(PathBuf::from(DEFAULT_SOCKET));
+        /// Group, by its name or number, whose members may read: status, counters, tables and leases, by a second socket
+        /// beside `socket` ([rights](api.md#rights))
+        read_group: Option<String> = Given(GROUP), or(None, "`\"fordway\"` if the host has this group");
         /// Time that a client has for its request
         timeout: Duration = time(100, 60_000), or(Duration::from_secs(5));
         /// What SIGTERM does: everything is taken down, or kernel engines stay for the next start, as after [`fordway
@@ -27,6 +30,8 @@ keys! {
         on_sigterm: OnSigterm = SIGTERM, or(OnSigterm::Down);
     }
 }
+
+const GROUP: Plain<String> = text(value::group, ("name or number of a group", "groups", "GROUP"));
 
 impl Default for Control {
     fn default() -> Control {

@@ -34,7 +34,7 @@ pub(crate) use dstm::{DstmCommand, LeasesArgs};
 pub(crate) use export::{ExportArgs, Program};
 pub(crate) use import::{ImportArgs, Origin};
 pub(crate) use offline::{ExplainArgs, PcapArgs};
-pub(crate) use run::{BenchArgs, CheckArgs, DownArgs, RunArgs, TraceArgs};
+pub(crate) use run::{BenchArgs, CheckArgs, DownArgs, ReloadArgs, RunArgs, TraceArgs};
 pub(crate) use source::{Source, SourceArgs};
 pub(crate) use tables::{BibArgs, BibCommand, DrainArgs, ListArgs, SessionsArgs, SubscribersArgs};
 
@@ -141,11 +141,25 @@ Examples:
     ///
     /// Translators whose name stays get their new configuration without losing a packet; new ones are
     /// set up, and those that are not in the file any more are taken down. On any error everything
-    /// stays as it was. SIGHUP does the same, with the answer in the log.
+    /// stays as it was. SIGHUP does the same, with the answer in the log. --dry-run says what would be added, changed and
+    /// removed, with how many sessions each, and does nothing.
     #[command(after_help = "\
 Examples:
-  fordway check -c /etc/fordway/fordway.toml && fordway reload")]
-    Reload,
+  fordway reload --dry-run && fordway reload
+  fordway reload --dry-run --json | jq '.changes[] | select(.ended > 0)'")]
+    Reload(ReloadArgs),
+    /// Write more or less into the daemon's log, until it ends or another level is set
+    ///
+    /// The configuration is unchanged: the next start logs as [log] level says.
+    #[command(after_help = "\
+Examples:
+  fordway log-level debug
+  fordway log-level info")]
+    LogLevel {
+        /// Least severity of log lines: off, error, warn, info, debug or trace
+        #[arg(value_parser = level)]
+        level: fordway_config::LevelFilter,
+    },
     /// Take one translator down, also one whose daemon was killed
     ///
     /// A running daemon goes on with its other translators. Of a translator whose daemon is dead,

@@ -27,7 +27,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     let Cli { global, command } = cli;
     match command {
         Command::Run(args) => run::file(&global, &args),
-        Command::Reload => control::reload(&global),
+        Command::Reload(args) => control::reload(&global, &args),
+        Command::LogLevel { level } => control::log_level(&global, level),
         Command::Down(args) => control::down(&global, &args),
         Command::Leave => control::leave(&global),
         Command::Trace(args) => trace::run(&global, &args),

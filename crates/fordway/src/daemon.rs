@@ -170,16 +170,17 @@ fn check_host(config: &Config) -> Result<(), Failure> {
 /// Serves the control socket and the metrics on threads without privileges. The control socket's file is removed when
 /// the returned guard is dropped.
 fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> Result<control::Guard, Failure> {
-    let (listener, guard) = sockets.control;
+    let (listeners, guard) = sockets.control;
     let (requests, queue) = requests::channel();
     tokio::task::spawn_local(queue.serve(daemon.clone()));
     if !sockets.metrics.is_empty() {
-        let requests = requests.clone();
-        let take = async move || requests.submit(Handle::stats).await;
-        let serve = move || metrics::serve(sockets.metrics, take);
+        let (stats, health) = (requests.clone(), requests.clone());
+        let take = async move || stats.submit(Handle::stats).await;
+        let waits_for = async move || health.submit(Handle::waits_for).await;
+        let serve = move || metrics::serve(sockets.metrics, take, waits_for);
         privilege::apart("fordway-metrics", serve)?;
     }
-    privilege::apart("fordway-control", move || control::serve(listener, requests, timeout))?;
+    privilege::apart("fordway-control", move || control::serve(listeners, requests, timeout))?;
     Ok(guard)
 }
 
@@ -273,13 +274,15 @@ fn reload(daemon: &Handle) {
 
 /// What the daemon listens on.
 struct Sockets {
-    control: (std::os::unix::net::UnixListener, control::Guard),
+    control: (control::Listeners, control::Guard),
     metrics: Vec<std::net::TcpListener>,
 }
 
 impl Sockets {
     fn open(job: &Job) -> Result<Sockets, Failure> {
-        let control = control::listen(&job.config.control.socket)?;
+        let settings = &job.config.control;
+        let readers = control::readers(settings.read_group.as_deref())?;
+        let control = control::listen(&settings.socket, readers)?;
         let metrics = job.config.metrics.listen.iter().map(|address| metrics::listen(*address));
         Ok(Sockets { control, metrics: metrics.collect::<Result<_, _>>()? })
     }

@@ -347,6 +347,7 @@ prop_compose! {
     fn config()(
         translator in translator(),
         socket in "/[a-zA-Z0-9 \"'._-]{1,40}",
+        group in option::of("[a-z0-9_.-]{1,32}"),
         millis in 100u64..=60_000,
         on_sigterm in prop::sample::select(vec![OnSigterm::Down, OnSigterm::Leave]),
         port in 1u16..,
@@ -357,6 +358,7 @@ prop_compose! {
             translators: vec![translator],
             control: Control {
                 socket: PathBuf::from(socket),
+                read_group: group,
                 timeout: Duration::from_millis(millis),
                 on_sigterm,
             },

@@ -54,6 +54,16 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ReloadArgs {
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Write the plan as JSON
+    #[arg(long, requires = "dry_run")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DownArgs {
     /// The translator
     pub(crate) name: String,

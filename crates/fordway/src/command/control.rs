@@ -1,15 +1,27 @@
 //! `fordway reload`, `fordway down` and `fordway leave`.
 
+use fordway_config::LevelFilter;
 use fordway_control::{Answer, Client, Request};
 use fordway_net::Manager;
 
-use crate::cli::{DownArgs, Global};
+use crate::cli::{DownArgs, Global, ReloadArgs};
 use crate::failure::Failure;
+use crate::report::Render;
 use crate::{output, pins};
 
-/// Has the daemon read its file again.
-pub(crate) fn reload(global: &Global) -> Result<(), Failure> {
-    tell(&Client::new(global.socket()), &Request::Reload {})
+/// Has the daemon read its file again, or say what that would do.
+pub(crate) fn reload(global: &Global, args: &ReloadArgs) -> Result<(), Failure> {
+    let client = Client::new(global.socket());
+    if !args.dry_run {
+        return tell(&client, &Request::Reload { dry_run: false });
+    }
+    let plan = client.reload_plan()?;
+    if args.json { output::print_json(&plan) } else { output::print(&plan.render()) }
+}
+
+/// Has the daemon write log lines of another least severity.
+pub(crate) fn log_level(global: &Global, level: LevelFilter) -> Result<(), Failure> {
+    tell(&Client::new(global.socket()), &Request::LogLevel { level: level.to_string() })
 }
 
 /// Has the daemon do something, and shows what it says.

@@ -44,6 +44,7 @@ mod privileges;
 mod proxy;
 mod reload;
 mod restart;
+mod rights;
 mod services;
 mod siit;
 mod softwire;

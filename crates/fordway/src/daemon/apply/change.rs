@@ -29,6 +29,13 @@ pub(crate) struct Before {
     pub(crate) unfit: u64,
 }
 
+/// What a configuration means on the host.
+struct Meaning {
+    facts: Facts,
+    way: Option<uplink::Way>,
+    devices: Devices,
+}
+
 impl Running {
     /// Plans its configuration again, because the host has changed.
     pub(crate) fn refresh(&mut self) -> Result<(), Failure> {
@@ -60,26 +67,7 @@ impl Running {
     /// Applies another configuration, engines first, then the host's routes. `None`: it is the same. On an error the old
     /// one is in force again.
     pub(crate) fn change(&mut self, new: &Translator) -> Result<Option<Before>, Failure> {
-        let mut netlink = Netlink::open()?;
-        let mut facts = resolve::resolve(&mut netlink, new, self.queues)?;
-        facts.resolved.attach = self.place.attach;
-        let mut way = self.place.way.clone();
-        if way.is_some()
-            && let Ok(found) = uplink::find(&mut netlink, new, &facts)?
-        {
-            way = Some(found);
-        }
-        let mut devices = self.place.devices.clone();
-        if !devices.is_empty() {
-            devices = Devices::find(&mut View::new(&mut netlink), new);
-        }
-        if *new == self.config
-            && facts == self.facts
-            && way == self.place.way
-            && devices == self.place.devices
-        {
-            return Ok(None);
-        }
+        let Some(Meaning { facts, way, devices }) = self.meaning(new)? else { return Ok(None) };
         let old = self.engine.core();
         let (nat64, unfit) = self.other_tables(new, &facts, old.tables())?;
         let core = core(new, &facts, nat64.as_ref(), Some(&old))?;
@@ -107,6 +95,40 @@ impl Running {
             info!("{}: {unfit} sessions or mappings do not fit any more and end", self.name());
         }
         Ok(Some(before))
+    }
+
+    /// How many sessions and mappings another configuration would end; `None`: it is the same.
+    pub(crate) fn ended_by(&self, new: &Translator) -> Result<Option<u64>, Failure> {
+        let Some(meaning) = self.meaning(new)? else { return Ok(None) };
+        let old = self.engine.core();
+        let (nat64, unfit) = self.other_tables(new, &meaning.facts, old.tables())?;
+        core(new, &meaning.facts, nat64.as_ref(), Some(&old))?;
+        Ok(Some(unfit))
+    }
+
+    /// What a configuration means on the host as it is now; `None`: what is in force.
+    fn meaning(&self, new: &Translator) -> Result<Option<Meaning>, Failure> {
+        let mut netlink = Netlink::open()?;
+        let mut facts = resolve::resolve(&mut netlink, new, self.queues)?;
+        facts.resolved.attach = self.place.attach;
+        let mut way = self.place.way.clone();
+        if way.is_some()
+            && let Ok(found) = uplink::find(&mut netlink, new, &facts)?
+        {
+            way = Some(found);
+        }
+        let mut devices = self.place.devices.clone();
+        if !devices.is_empty() {
+            devices = Devices::find(&mut View::new(&mut netlink), new);
+        }
+        if *new == self.config
+            && facts == self.facts
+            && way == self.place.way
+            && devices == self.place.devices
+        {
+            return Ok(None);
+        }
+        Ok(Some(Meaning { facts, way, devices }))
     }
 
     fn apply_core(&mut self, core: Core) -> Result<(), Failure> {

@@ -20,7 +20,7 @@ use crate::daemon::apply::translators::Translators;
 use crate::daemon::apply::upkeep::earlier;
 use crate::daemon::reconcile::auto::{Auto, Seen};
 use crate::failure::Failure;
-use fordway_control::{Stats, Status};
+use fordway_control::{ReloadPlan, Stats, Status};
 use fordway_counters::dstm::LeaseView;
 
 /// What the daemon is to run.
@@ -147,6 +147,21 @@ impl Handle {
         }
     }
 
+    /// What the daemon waits for before it does all of its work, in words; nothing: it is ready.
+    pub(crate) fn waits_for(&self) -> Vec<String> {
+        let daemon = self.0.daemon.borrow();
+        let ends = self.0.ends.get().then(|| "the daemon is about to end".to_owned());
+        let failed = daemon.translators.running.iter().filter(|one| one.failed());
+        let failed = failed.map(|one| format!("{}: its engine has failed", one.name()));
+        let automatic = daemon.automatic.iter().map(Auto::status);
+        let waiting = automatic.filter(|it| it.state == "waiting" || it.error.is_some());
+        let waiting = waiting.map(|it| {
+            let why = it.error.or(it.reason).unwrap_or(it.state);
+            format!("{}: {why}", it.name)
+        });
+        ends.into_iter().chain(failed).chain(waiting).collect()
+    }
+
     /// Takes one translator down; `None`: there is none of this name.
     pub(crate) fn down(&self, name: &str) -> Option<Result<(), Failure>> {
         if let Err(failure) = self.goes_on() {
@@ -187,6 +202,12 @@ impl Handle {
         let fresh = std::mem::take(&mut self.state().new_dstm_clients);
         self.start_dstm_clients(fresh);
         reloaded
+    }
+
+    /// What [`Handle::reload`] would do.
+    pub(crate) fn reload_plan(&self) -> Result<ReloadPlan, Failure> {
+        self.goes_on()?;
+        self.0.daemon.borrow().plan_reload()
     }
 
     fn goes_on(&self) -> Result<(), Failure> {

@@ -5,6 +5,7 @@
 //! refuses, those before it get their old one back. What is no longer wanted goes last.
 
 mod checks;
+mod plan;
 
 use std::collections::BTreeMap;
 
@@ -28,39 +29,9 @@ impl Daemon {
     /// Reads the file again and makes it so; on any error everything stays as it was.
     pub(crate) fn reload(&mut self) -> Result<String, Failure> {
         let config = self.read()?;
-        check_sections(&self.config, &config)?;
-        check_names(&self.config, &config)?;
-        let (mut changed, mut fresh) = (Vec::new(), Vec::new());
-        let borrows = |name: &InterfaceName| config.dstm_clients.iter().any(|it| it.name == *name);
-        let mut kept = 0;
-        for new in &config.translators {
-            // Its address comes and goes as it is lent.
-            if borrows(&new.name)
-                && self.translators.running.iter().any(|one| one.config.name == new.name)
-            {
-                kept += 1;
-                continue;
-            }
-            let old = self.config.translators.iter().find(|old| old.name == new.name);
-            old.map_or(Ok(()), |old| check_translator(old, new))?;
-            let at = self.translators.running.iter().position(|one| one.config.name == new.name);
-            match (at, new.is_automatic()) {
-                (Some(at), false) => changed.push((at, new.clone())),
-                (Some(at), true) => changed.extend(self.concrete(new).map(|new| (at, new))),
-                (None, false) => fresh.push(new.clone()),
-                // When the network has what it needs.
-                (None, true) => {}
-            }
-        }
+        let Sorted { kept, changed, fresh } = self.sort(&config)?;
         let automatic = self.open_automatic(&config)?;
         let dstm_clients = self.open_dstm_clients(&config)?;
-        if fresh.iter().any(|translator| translator.manage) || !automatic.is_empty() {
-            privilege::require(&[Capability::CAP_NET_ADMIN]).map_err(|error| {
-                Failure::failed(error.to_string()).hint(
-                    "the daemon has given it up, since nothing needed it when it started: restart it",
-                )
-            })?;
-        }
         let fresh = start_all(&fresh, &mut self.translators.context)?;
         let added = fresh.iter().map(name).collect();
         let mut names = Changes { added, same: kept, ..Changes::default() };
@@ -89,6 +60,44 @@ impl Daemon {
         self.reorder(&config, fresh, &mut names);
         self.config = config;
         Ok(names.sentence())
+    }
+
+    /// Sorts translators by what there is to do. Refused: what can't change at run time, and additions that need privileges
+    /// which the daemon has given up.
+    fn sort(&self, config: &Config) -> Result<Sorted, Failure> {
+        check_sections(&self.config, config)?;
+        check_names(&self.config, config)?;
+        let mut sorted = Sorted::default();
+        let borrows = |name: &InterfaceName| config.dstm_clients.iter().any(|it| it.name == *name);
+        for new in &config.translators {
+            // Its address comes and goes as it is lent.
+            if borrows(&new.name)
+                && self.translators.running.iter().any(|one| one.config.name == new.name)
+            {
+                sorted.kept += 1;
+                continue;
+            }
+            let old = self.config.translators.iter().find(|old| old.name == new.name);
+            old.map_or(Ok(()), |old| check_translator(old, new))?;
+            let at = self.translators.running.iter().position(|one| one.config.name == new.name);
+            match (at, new.is_automatic()) {
+                (Some(at), false) => sorted.changed.push((at, new.clone())),
+                (Some(at), true) => sorted.changed.extend(self.concrete(new).map(|new| (at, new))),
+                (None, false) => sorted.fresh.push(new.clone()),
+                // When the network has what it needs.
+                (None, true) => {}
+            }
+        }
+        let adds = sorted.fresh.iter().any(|translator| translator.manage)
+            || self.new_automatic(config).next().is_some();
+        if adds {
+            privilege::require(&[Capability::CAP_NET_ADMIN]).map_err(|error| {
+                Failure::failed(error.to_string()).hint(
+                    "the daemon has given it up, since nothing needed it when it started: restart it",
+                )
+            })?;
+        }
+        Ok(sorted)
     }
 
     /// Changes translators one after the other. `before` gets what there was of those that are another now.
@@ -141,11 +150,14 @@ impl Daemon {
     }
 
     /// Automatic CLATs that there were none of so far.
-    fn open_automatic(&self, config: &Config) -> Result<Vec<Auto>, Failure> {
+    fn new_automatic<'c>(&self, config: &'c Config) -> impl Iterator<Item = &'c Translator> {
         let known =
-            |new: &&Translator| self.automatic.iter().any(|auto| auto.name() == new.name.as_str());
-        let fresh = config.translators.iter().filter(|new| new.is_automatic() && !known(new));
-        let fresh: Vec<Translator> = fresh.cloned().collect();
+            |new: &Translator| self.automatic.iter().any(|auto| auto.name() == new.name.as_str());
+        config.translators.iter().filter(move |new| new.is_automatic() && !known(new))
+    }
+
+    fn open_automatic(&self, config: &Config) -> Result<Vec<Auto>, Failure> {
+        let fresh: Vec<Translator> = self.new_automatic(config).cloned().collect();
         auto::open(&fresh, &self.translators.context)
     }
 
@@ -210,6 +222,17 @@ impl Daemon {
 
 fn name(one: &Running) -> String {
     one.name().to_owned()
+}
+
+/// Translators of a new configuration, by what there is to do.
+#[derive(Default)]
+struct Sorted {
+    /// How many stay as they are in any case.
+    kept: usize,
+    /// Those that run, by their place, with their new configuration, which may be the old one.
+    changed: Vec<(usize, Translator)>,
+    /// Those to be set up.
+    fresh: Vec<Translator>,
 }
 
 /// What a reload did.
