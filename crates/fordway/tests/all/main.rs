@@ -48,6 +48,7 @@ mod services;
 mod siit;
 mod softwire;
 mod ssh;
+mod takeover;
 mod trace;
 mod trt;
 mod upkeep;
