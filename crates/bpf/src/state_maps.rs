@@ -105,6 +105,19 @@ pub enum Origin {
     Replaced(u64),
 }
 
+/// Tables that an earlier process has left.
+#[derive(Debug)]
+pub enum Left {
+    /// There are none.
+    Nothing,
+    /// A start takes them over.
+    Fits(StateMaps),
+    /// They are of an earlier version and can't be used: a start replaces them, and so many sessions are lost.
+    Superseded(u64),
+    /// A start refuses them. How many sessions are in them; `None`: their layout is not known here.
+    Misfit(Option<u64>),
+}
+
 /// The tables of a stateful translator as maps of the kernel.
 ///
 /// They are freed with the last of their pins, of the programs that use them, and of the values of this type.
@@ -140,6 +153,22 @@ impl StateMaps {
             let _ = StateMaps::discard(pins.folder());
         }
         Ok((made?, lost.map_or(Origin::Made, Origin::Replaced)))
+    }
+
+    /// Looks at the tables that are pinned in the folder `pins` as [`open`](StateMaps::open) does, and changes nothing.
+    pub fn look(pins: &Path, sizes: &Sizes) -> Result<Left> {
+        let pins = Pins::at(pins);
+        if !pins.exists(Pin::State(StateMap::Meta)) {
+            return Ok(Left::Nothing);
+        }
+        if let Some(lost) = superseded(&pins)? {
+            return Ok(Left::Superseded(lost));
+        }
+        match StateMaps::adopt(&pins, sizes) {
+            Ok(maps) => Ok(Left::Fits(maps)),
+            Err(Error::Unsupported(_)) => Ok(Left::Misfit(sessions_in(&pins)?)),
+            Err(error) => Err(error),
+        }
     }
 
     fn make_in(pins: &Pins, sizes: &Sizes, secret: [u64; 2]) -> Result<StateMaps> {
@@ -250,6 +279,15 @@ fn superseded(pins: &Pins) -> Result<Option<u64>> {
     }
     let (_, sessions) = pinned(pins, StateMap::Sessions)?;
     Ok(Some(memory::live_sessions(sessions.slice())))
+}
+
+/// The number of sessions in pinned tables of any size; `None`: their layout is not known here.
+fn sessions_in(pins: &Pins) -> Result<Option<u64>> {
+    let (_, meta) = pinned(pins, StateMap::Meta)?;
+    let (map, sessions) = pinned(pins, StateMap::Sessions)?;
+    let is_known = meta.slice::<Meta>().first().is_some_and(memory::is_known)
+        && map.value_size() as usize == size_of::<Session>();
+    Ok(is_known.then(|| memory::live_sessions(sessions.slice())))
 }
 
 fn misfit() -> Error {

@@ -16,6 +16,7 @@ mod run;
 mod stats;
 mod status;
 mod tables;
+mod takeover;
 mod trace;
 
 use crate::cli::{Cli, Command};
@@ -29,6 +30,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Reload => control::reload(&global),
         Command::Down(args) => control::down(&global, &args),
         Command::Leave => control::leave(&global),
+        Command::Takeover(args) => takeover::run(&global, &args),
         Command::Trace(args) => trace::run(&global, &args),
         Command::Bench(args) => bench::run(&args),
         Command::Clat(args) => run::options(&global, args.load()?, args.print_config()),

@@ -210,12 +210,7 @@ impl Nat64 {
         given: Vec<Arc<BlockBitmap>>,
     ) -> Result<Nat64, Nat64Error> {
         let meta = memory.regions().meta;
-        let is_new = meta.fresh.iter().all(|fresh| fresh.load(Relaxed) <= 1);
-        let other = match settings.filtering {
-            Filtering::AddressDependent => LAYOUT,
-            Filtering::EndpointIndependent => LAYOUT_PERMISSIONS,
-        };
-        if meta.layout.load(Relaxed) == other && !memory::is_superseded(meta) && !is_new {
+        if !memory::suits(meta, settings.filtering == Filtering::AddressDependent) {
             return Err(Nat64Error::Filtering);
         }
         if !memory::fits(meta, &settings.sizes) {

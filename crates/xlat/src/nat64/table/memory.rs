@@ -113,13 +113,28 @@ pub fn live_sessions(sessions: &[Session]) -> u64 {
     sessions.iter().filter(|entry| entry.life().is_live() && !entry.is_permission()).count() as u64
 }
 
+/// Whether tables that were found are of a known layout.
+#[must_use]
+pub fn is_known(meta: &Meta) -> bool {
+    matches!(meta.layout.load(Relaxed), LAYOUT | LAYOUT_PERMISSIONS)
+}
+
 /// Whether tables that were found are of a known layout and of these sizes.
 #[must_use]
 pub fn fits(meta: &Meta, sizes: &Sizes) -> bool {
-    matches!(meta.layout.load(Relaxed), LAYOUT | LAYOUT_PERMISSIONS)
+    is_known(meta)
         && !is_superseded(meta)
         && meta.entries.iter().zip(sizes.entries()).all(|(found, size)| found.load(Relaxed) == size)
         && meta.masks.iter().zip(sizes.heads()).all(|(mask, size)| mask.load(Relaxed) == size - 1)
+}
+
+/// Whether tables that were found hold what filtering needs, address-dependent or not. Those in which nothing has been
+/// made yet suit both.
+#[must_use]
+pub fn suits(meta: &Meta, filters_by_address: bool) -> bool {
+    let other = if filters_by_address { LAYOUT } else { LAYOUT_PERMISSIONS };
+    let is_new = meta.fresh.iter().all(|fresh| fresh.load(Relaxed) <= 1);
+    is_new || is_superseded(meta) || meta.layout.load(Relaxed) != other
 }
 
 /// Which prefixes stand behind the numbers in sessions, and how many bits of an IPv6 address name a subscriber: the
