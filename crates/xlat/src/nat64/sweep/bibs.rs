@@ -19,12 +19,10 @@ impl Pass<'_, '_> {
         let (state, sessions) = life_parts(bib.life.load(Acquire));
         match state {
             state::LIVE => self.live_bib(bib, sessions),
-            state::HOLD_DOWN => {
-                self.sweep.swept.hold_down += 1;
-                if self.expired(bib.since.load(Relaxed), self.view.nat.ticks.hold_down) {
-                    bib.change(state::HOLD_DOWN, state::DEAD);
-                }
+            state::HOLD_DOWN if self.has_held_down(bib) => {
+                bib.change(state::HOLD_DOWN, state::DEAD);
             }
+            state::HOLD_DOWN => self.sweep.swept.hold_down += 1,
             state::LIMBO => self.found_in_limbo((Kind::Bib, index)),
             _ => {}
         }
@@ -34,6 +32,10 @@ impl Pass<'_, '_> {
             (state::DEAD, _) => *self.orphans = true,
             _ => {}
         }
+    }
+
+    fn has_held_down(&self, bib: &Bib) -> bool {
+        self.expired(bib.since.load(Relaxed), self.view.nat.ticks.hold_down)
     }
 
     fn live_bib(&mut self, bib: &Bib, sessions: u32) {
