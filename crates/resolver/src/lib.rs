@@ -102,22 +102,35 @@ impl Resolver {
         client: Option<Network>,
         question: &Question,
     ) -> Result<Arc<Answer>, LookupError> {
-        let forwarder = &self.forwarder;
-        forwarder.counters.lookups.count();
-        // Signatures exist in class IN.
-        let wanted = !question.checking_disabled && question.class == DNSClass::IN;
-        let validator = self.validator.as_ref().filter(|_| wanted);
-        let key = KeyBuf::new(question, validator.is_some()).ok_or(LookupError::Unusable)?;
-        if let Some(outcome) = forwarder.cache.get(key.as_octets(), clock::now()) {
-            forwarder.counters.cache_hits.count();
+        if let Some(outcome) = self.known(question) {
             return outcome;
         }
+        let forwarder = &self.forwarder;
+        forwarder.counters.lookups.count();
         forwarder.counters.cache_misses.count();
+        let validator = self.validator(question);
+        let key = KeyBuf::new(question, validator.is_some()).ok_or(LookupError::Unusable)?;
         let key = key.to_key();
         match validator {
             Some(validator) => validator.fetch(question, &key, client).await,
             None => forwarder.fetch(question, &key, client).await,
         }
+    }
+
+    /// What [`Resolver::lookup`] would give at once: what is in the cache. `None`: it would have to ask.
+    pub fn known(&self, question: &Question) -> Option<Result<Arc<Answer>, LookupError>> {
+        let Forwarder { cache, counters, .. } = &*self.forwarder;
+        let key = KeyBuf::new(question, self.validator(question).is_some())?;
+        let outcome = cache.get(key.as_octets(), clock::now())?;
+        counters.lookups.count();
+        counters.cache_hits.count();
+        Some(outcome)
+    }
+
+    /// Who validates the answer to a question, if anybody does: signatures exist in class IN.
+    fn validator(&self, question: &Question) -> Option<&Validator> {
+        let wanted = !question.checking_disabled && question.class == DNSClass::IN;
+        self.validator.as_ref().filter(|_| wanted)
     }
 
     /// Its statistics.
