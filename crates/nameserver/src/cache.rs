@@ -4,14 +4,14 @@
 //! flag of an answer that has not been used since it was last considered for eviction. (A reader announces itself to
 //! the reclamation of memory in a cache line of its thread.) An insertion locks one of the shards.
 
-use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
+use papaya::ResizeMode;
 
 use super::query::{MAX_NAME, Query};
 use super::ready::Ready;
@@ -29,9 +29,12 @@ const SPARED: usize = 32;
 /// The part of a shard, one of so many, that eviction keeps free, so that an insertion that has spared so many need not
 /// evict one that is used.
 const SLACK: usize = 16;
-/// Octets of an answer beside the key and the answer itself: its place with the counts of references, the entry of the
-/// table, the pointers to both.
-const REST: usize = 112;
+/// Octets of an answer beside the octets of the key and the answer itself: the key's counts of references, the pointers in
+/// entry and queue, the place in the table.
+const REST: usize = 80;
+/// Entries that an insertion moves while the table is replaced by another, some 20 µs. Hits look through both tables until
+/// all are moved, so that should be soon.
+const MOVED: usize = 1024;
 
 /// The key of an answer: the client's policy, the name without regard to case, the type, and those bits of a query that
 /// change its answer.
@@ -77,13 +80,20 @@ impl Key {
 /// Eviction is second chance: answers of a shard stand in a queue; the first is evicted unless it has been used since it
 /// came there; then it goes to the end.
 pub(super) struct ReadyCache {
-    /// Keyed by the octets of [`Key`]. A key is in here if and only if its place is in the queue of its shard; both
-    /// change under that shard's lock.
-    entries: papaya::HashMap<Held, Ready, RandomState>,
+    /// By the octets of [`Key`]. A key is in here if and only if it is in the queue of its shard; both change under that
+    /// shard's lock.
+    entries: papaya::HashMap<Arc<[u8]>, Kept, RandomState>,
     hasher: RandomState,
     shards: Box<[Shard]>,
     /// Octets of each shard.
     share: usize,
+}
+
+/// An answer.
+struct Kept {
+    ready: Ready,
+    /// Since its key came to the end of the queue, or the answer was replaced by a newer one.
+    used: AtomicBool,
 }
 
 /// Apart from its neighbours' cache lines.
@@ -93,39 +103,9 @@ struct Shard(Mutex<Queue>);
 
 #[derive(Default)]
 struct Queue {
-    places: VecDeque<Arc<Place>>,
+    keys: VecDeque<Arc<[u8]>>,
     octets: usize,
 }
-
-/// What outlives an answer that is replaced by a newer one to the same question.
-struct Place {
-    /// Since the place came to the end of the queue.
-    used: AtomicBool,
-    key: Box<[u8]>,
-}
-
-/// A place as the key of the table.
-struct Held(Arc<Place>);
-
-impl Borrow<[u8]> for Held {
-    fn borrow(&self) -> &[u8] {
-        &self.0.key
-    }
-}
-
-impl Hash for Held {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.key.hash(state);
-    }
-}
-
-impl PartialEq for Held {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.key == other.0.key
-    }
-}
-
-impl Eq for Held {}
 
 impl fmt::Debug for ReadyCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,8 +120,12 @@ impl ReadyCache {
         // The power of two below.
         let shards = (1 << (octets / LEAST_SHARD).ilog2()).min(SHARDS);
         let hasher = RandomState::default();
+        let entries = papaya::HashMap::builder()
+            .hasher(hasher.clone())
+            .resize_mode(ResizeMode::Incremental(MOVED))
+            .build();
         ReadyCache {
-            entries: papaya::HashMap::with_hasher(hasher.clone()),
+            entries,
             hasher,
             shards: (0..shards).map(|_| Shard::default()).collect(),
             share: octets / shards,
@@ -151,12 +135,12 @@ impl ReadyCache {
     /// Gives `read` the answer that is kept for a query, if there is one and it is fresh at `now`.
     pub(super) fn read<R>(&self, key: &Key, now: u64, read: impl FnOnce(&Ready) -> R) -> Option<R> {
         let guard = self.entries.guard();
-        let (held, ready) = self.entries.get_key_value(key.as_slice(), &guard)?;
+        let Kept { ready, used } = self.entries.get(key.as_slice(), &guard)?;
         if !ready.is_fresh(now) {
             return None;
         }
-        if !held.0.used.load(Ordering::Relaxed) {
-            held.0.used.store(true, Ordering::Relaxed);
+        if !used.load(Ordering::Relaxed) {
+            used.store(true, Ordering::Relaxed);
         }
         Some(read(ready))
     }
@@ -170,19 +154,18 @@ impl ReadyCache {
         let guard = self.entries.guard();
         let mut queue = self.shard(key.as_slice());
         queue.octets += octets;
-        let place = match self.entries.get_key_value(key.as_slice(), &guard) {
-            Some((Held(place), before)) => {
-                queue.octets -= weight(&place.key, before);
-                Arc::clone(place)
+        let key = match self.entries.get_key_value(key.as_slice(), &guard) {
+            Some((key, before)) => {
+                queue.octets -= weight(key, &before.ready);
+                Arc::clone(key)
             }
             None => {
-                let used = AtomicBool::new(false);
-                let place = Arc::new(Place { used, key: key.as_slice().into() });
-                queue.places.push_back(Arc::clone(&place));
-                place
+                let key: Arc<[u8]> = key.as_slice().into();
+                queue.keys.push_back(Arc::clone(&key));
+                key
             }
         };
-        self.entries.insert(Held(place), ready, &guard);
+        self.entries.insert(key, Kept { ready, used: AtomicBool::new(false) }, &guard);
         self.evict(&mut queue, now, &guard);
     }
 
@@ -192,15 +175,14 @@ impl ReadyCache {
         while queue.octets > self.share
             || spare > 0 && queue.octets > self.share - self.share / SLACK
         {
-            let Some(place) = queue.places.pop_front() else { return };
-            let Some(ready) = self.entries.get(&*place.key, guard) else { continue };
-            let is_used = place.used.swap(false, Ordering::Relaxed);
-            if spare > 0 && is_used && ready.is_fresh(now) {
+            let Some(key) = queue.keys.pop_front() else { return };
+            let Some(Kept { ready, used }) = self.entries.get(&*key, guard) else { continue };
+            if spare > 0 && used.swap(false, Ordering::Relaxed) && ready.is_fresh(now) {
                 spare -= 1;
-                queue.places.push_back(place);
+                queue.keys.push_back(key);
             } else {
-                queue.octets -= weight(&place.key, ready);
-                self.entries.remove(&*place.key, guard);
+                queue.octets -= weight(&key, ready);
+                self.entries.remove(&*key, guard);
             }
         }
     }

@@ -93,7 +93,7 @@ fn sooner(until: Option<Instant>, found: &Found) -> Option<Instant> {
 
 /// Sends two questions at once, and returns the answer to the first.
 ///
-/// The second is not asked if its answer or that to the first is in the cache. Once it is asked, it goes on whether it is
+/// The second is not asked if its answer or that to the first is in the cache (as that to the first may be by now). Once it is asked, it goes on whether it is
 /// needed or not: its answer is cached for the client's own query, which mostly asks for A records as well.
 async fn ask_both(
     resolver: &Arc<Resolver>,
@@ -101,7 +101,7 @@ async fn ask_both(
     question: &Question,
     next: Question,
 ) -> (Found, Option<Ahead>) {
-    let mut first = pin!(resolver.lookup_for(client, question));
+    let mut first = pin!(resolver.ask(client, question));
     if let Some(found) = (&mut first).now_or_never() {
         return (found, None);
     }
@@ -109,7 +109,7 @@ async fn ask_both(
         Some(found) => Later::Known(found),
         None => {
             let (resolver, asked) = (Arc::clone(resolver), next.clone());
-            Later::Asked(tokio::spawn(async move { resolver.lookup_for(client, &asked).await }))
+            Later::Asked(tokio::spawn(async move { resolver.ask(client, &asked).await }))
         }
     };
     (first.await, Some((next, later)))

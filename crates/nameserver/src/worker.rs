@@ -222,6 +222,12 @@ impl Worker {
                     Transport::Udp => Form::Datagram(limit),
                     Transport::Tcp => Form::Stream(None),
                 };
+                let made = resolve::at_once(active, client.address, &message);
+                if let Some((ready, _)) = made.and_then(|made| self.encode(active, made, now)) {
+                    let asked = Asked { id: message.metadata.id, question: &[] };
+                    self.write(&ready, &asked, form, now, out);
+                    return None;
+                }
                 let name = message.queries.first().map(|asked| asked.name.to_lowercase());
                 let name = name.and_then(|name| name.to_bytes().ok()).unwrap_or_default();
                 // Its question is repeated as the library writes it.

@@ -102,17 +102,29 @@ impl Resolver {
         client: Option<Network>,
         question: &Question,
     ) -> Result<Arc<Answer>, LookupError> {
-        if let Some(outcome) = self.known(question) {
-            return outcome;
+        match self.known(question) {
+            Some(outcome) => outcome,
+            None => self.ask(client, question).await,
         }
+    }
+
+    /// As [`Resolver::lookup_for`], for what was not [known](Resolver::known) a moment ago.
+    ///
+    /// # Errors
+    ///
+    /// As [`Resolver::lookup`].
+    pub async fn ask(
+        &self,
+        client: Option<Network>,
+        question: &Question,
+    ) -> Result<Arc<Answer>, LookupError> {
         let forwarder = &self.forwarder;
         forwarder.counters.lookups.count();
         forwarder.counters.cache_misses.count();
-        let validator = self.validator(question);
-        let key = KeyBuf::new(question, validator.is_some()).ok_or(LookupError::Unusable)?;
-        let key = key.to_key();
-        match validator {
-            Some(validator) => validator.fetch(question, &key, client).await,
+        let key = self.key(question).map(|key| key.to_key()).ok_or(LookupError::Unusable)?;
+        match self.validator(question) {
+            // Rare, and three times as large as the rest: every question would be that large.
+            Some(validator) => Box::pin(validator.fetch(question, &key, client)).await,
             None => forwarder.fetch(question, &key, client).await,
         }
     }
@@ -120,11 +132,14 @@ impl Resolver {
     /// What [`Resolver::lookup`] would give at once: what is in the cache. `None`: it would have to ask.
     pub fn known(&self, question: &Question) -> Option<Result<Arc<Answer>, LookupError>> {
         let Forwarder { cache, counters, .. } = &*self.forwarder;
-        let key = KeyBuf::new(question, self.validator(question).is_some())?;
-        let outcome = cache.get(key.as_octets(), clock::now())?;
+        let outcome = cache.get(self.key(question)?.as_octets(), clock::now())?;
         counters.lookups.count();
         counters.cache_hits.count();
         Some(outcome)
+    }
+
+    fn key(&self, question: &Question) -> Option<KeyBuf> {
+        KeyBuf::new(question, self.validator(question).is_some())
     }
 
     /// Who validates the answer to a question, if anybody does: signatures exist in class IN.

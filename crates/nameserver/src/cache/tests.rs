@@ -35,16 +35,16 @@ fn keep(cache: &ReadyCache, number: usize, expires: u64, now: u64) {
 /// What the queues have, and what they say that it takes.
 fn contents(cache: &ReadyCache) -> (usize, usize) {
     let queues = cache.shards.iter().map(|shard| shard.0.lock().unwrap());
-    queues.fold((0, 0), |(places, octets), it| (places + it.places.len(), octets + it.octets))
+    queues.fold((0, 0), |(keys, octets), it| (keys + it.keys.len(), octets + it.octets))
 }
 
-/// Places, octets and answers agree.
+/// Keys, octets and answers agree.
 fn check(cache: &ReadyCache) {
-    let (places, octets) = contents(cache);
+    let (keys, octets) = contents(cache);
     let guard = cache.entries.guard();
-    let kept = cache.entries.iter(&guard).map(|(held, ready)| weight(&held.0.key, ready));
+    let kept = cache.entries.iter(&guard).map(|(key, kept)| weight(key, &kept.ready));
     assert_eq!(octets, kept.sum::<usize>());
-    assert_eq!(places, cache.entries.len());
+    assert_eq!(keys, cache.entries.len());
     for shard in &cache.shards {
         assert!(shard.0.lock().unwrap().octets <= cache.share);
     }
@@ -95,7 +95,7 @@ fn what_has_expired_goes_though_it_was_used() {
         keep(&cache, number, 5000, 0);
         assert!(has(&cache, number, 0));
     }
-    (1_000..6_000).for_each(|number| keep(&cache, number, u64::MAX, 5000));
+    (1_000..9_000).for_each(|number| keep(&cache, number, u64::MAX, 5000));
     let guard = cache.entries.guard();
     let left =
         (0..500).filter(|it| cache.entries.contains_key(key(0, &asked(*it)).as_slice(), &guard));
