@@ -42,6 +42,7 @@ enum What {
     Translator,
     Sessions,
     Mappings,
+    #[cfg(feature = "dstm")]
     Leases,
     HostChanges,
 }
@@ -52,6 +53,7 @@ impl What {
             What::Translator => "translator",
             What::Sessions => "sessions",
             What::Mappings => "mappings",
+            #[cfg(feature = "dstm")]
             What::Leases => "lease records",
             What::HostChanges => "host changes",
         }
