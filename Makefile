@@ -1,26 +1,36 @@
-# Fordway. Targets: demo kernels test quick affected steady soak bench lint fmt coverage mutants faults fuzz release dist install uninstall clean
+# Fordway. `make help` lists the targets.
 
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 CARGO    ?= cargo
 # Four fifths of a program are debugging information, which is not installed; names of functions are. STRIP=: leaves it.
 STRIP    ?= strip --strip-debug
+# What packages, tarball and image are built with. PROFILE=release takes half the time, for programs that are a little slower.
+PROFILE  ?= dist
 # Seconds per fuzz target.
 FUZZ_TIME ?= 60
 
 # What building, tests and the lab's measurements need from Debian.
-BUILD_PACKAGES := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-config zlib1g-dev
-LAB_PACKAGES   := $(BUILD_PACKAGES) apache2-bin apache2-utils bind9 curl dnsperf ethtool iperf3 iproute2 iputils-ping nftables nginx-light procps squid tayga \
+BUILD_NEEDS    := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-config zlib1g-dev
+LAB_NEEDS      := $(BUILD_NEEDS) apache2-bin apache2-utils bind9 curl dnsperf ethtool iperf3 iproute2 iputils-ping nftables nginx-light procps squid tayga \
                   tcpdump unbound util-linux vsftpd wrk
-TEST_PACKAGES  := $(LAB_PACKAGES) bind9-dnsutils chromium dnsmasq-base kea-dhcp6-server lftp ndisc6 openssh-client openssh-server openssl python3 radvd \
+TEST_NEEDS     := $(LAB_NEEDS) bind9-dnsutils chromium dnsmasq-base kea-dhcp6-server lftp ndisc6 openssh-client openssh-server openssl python3 radvd \
                   snmp snmpd traceroute tshark
+# What makes packages and an image of the built programs, and what tests them.
+PACKAGE_NEEDS  := buildah debhelper dpkg-dev lintian xz-utils
+PACKAGE_TEST_NEEDS := $(PACKAGE_NEEDS) crun iproute2 iputils-ping mmdebstrap nftables podman python3 systemd util-linux
 
 # Tests of crates/testkit that need nothing but the core.
 CORE_TESTS := all vectors
 
 BUILD   := build --release --package fordway --package fordway-lab
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
-DIST    := $(or $(CARGO_TARGET_DIR),target)/dist
+# The programs that are installed or packed; without libraries of the system for the tarball and the image.
+PROGRAMS = $(or $(CARGO_TARGET_DIR),target)/$(PROFILE)
+STATIC_PROFILE ?= release
+STATIC_TARGET  := $(shell uname -m)-unknown-linux-gnu
+STATIC_PROGRAMS = $(or $(CARGO_TARGET_DIR),target)/$(STATIC_TARGET)/$(STATIC_PROFILE)
+PACKAGE = STRIP="$(STRIP)" scripts/package $(VERSION:%=--version %)
 BINDIR  := $(DESTDIR)$(PREFIX)/bin
 MANDIR  := $(DESTDIR)$(PREFIX)/share/man/man1
 UNITDIR := $(DESTDIR)$(PREFIX)/lib/systemd/system
@@ -33,14 +43,20 @@ DOCDIR  := $(DESTDIR)$(PREFIX)/share/doc/fordway
 HOOKS   := $(LIBDIR)/networkd-dispatcher/routable.d/50-fordway-clat $(LIBDIR)/networkd-dispatcher/degraded.d/50-fordway-clat
 NMHOOK  := $(LIBDIR)/NetworkManager/dispatcher.d/50-fordway-clat
 
-.PHONY: demo kernels test quick affected steady soak dist bench lint fmt coverage mutants faults fuzz install uninstall clean release static packages lab-packages build-packages rust
+.PHONY: help demo kernels test quick affected steady soak dist bench lint fmt coverage mutants faults fuzz release static packages debs tarball image
+.PHONY: packages-test install install-files uninstall clean rust test-needs lab-needs build-needs package-needs package-test-needs
 
-# What does translation cost? Builds, measures for some minutes, says where the report is.
+# This list.
+help:
+	@awk '/^# / { text = text substr($$0, 2); next } /^$$/ { text = "" } /^[a-z][a-z-]*:/ && text { \
+		sub(/:.*/, "", $$1); sub(/^ /, "", text); sub(/[.] .*/, ".", text); printf "%-14s %s\n", $$1, text; text = "" }' Makefile
+
+# Builds, measures for some minutes what translation costs, and says where the report is.
 demo: rust
-	@scripts/demo $(RELEASE) $(CARGO) $(BUILD) -- $(LAB_PACKAGES)
+	@scripts/demo $(RELEASE) $(CARGO) $(BUILD) -- $(LAB_NEEDS)
 
 # Everything that can be tested, each test in a process of its own, ending with the slowest and the sum of all results.
-test: packages rust
+test: test-needs rust
 	scripts/test
 
 # The pure crates: no clang, no libbpf, no root. Under a minute after a small change.
@@ -48,30 +64,30 @@ quick: rust
 	scripts/test --quick
 
 # Crates that a change since BASE can break (default: since this branch left main; on main, what is not committed).
-affected: packages rust
+affected: test-needs rust
 	scripts/test --affected $(BASE:%=--base %)
 
 # Do tests give the same answer every time? Beside two busy loops: tests that once depended on chance COUNT times each, then the
 # whole suite SUITES times. It says beforehand how long that takes.
 COUNT  ?= 200
 SUITES ?= 5
-steady: packages rust
+steady: test-needs rust
 	scripts/steady $(COUNT) $(SUITES)
 
 # Do the kernels that Debian offers take the kernel engine? Each in an emulated guest, about a quarter of an hour. Ends with a table.
-kernels: packages rust
+kernels: test-needs rust
 	scripts/kernels
 
 # Real sizes: traffic for minutes, the lab's runs as people run them, agreement with fresh seeds. It says beforehand how long it takes.
-soak: packages release
+soak: test-needs release
 	scripts/soak.d/all $(RELEASE)
 
 # The ratios that the design promises, measured side by side: of the translators in one run, of the other mechanisms in a second.
-bench: lab-packages release
+bench: lab-needs release
 	$(RELEASE)/fordway-lab run goals --fordway $(RELEASE)/fordway
 	$(RELEASE)/fordway-lab run mechanisms-goals --fordway $(RELEASE)/fordway
 
-# Also the gateway without each of its features, and without all of them; tests of what it then refuses.
+# Formatting, and clippy without a warning. Also the gateway without each of its features, and without all of them; tests of what it then refuses.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
@@ -80,6 +96,7 @@ lint:
 	done
 	scripts/test --package fordway-dns64 --package fordway-config special:: feature::
 
+# Formats the sources.
 fmt:
 	$(CARGO) fmt --all
 
@@ -99,7 +116,7 @@ mutants: rust
 	$(CARGO) mutants --package fordway-wire --package fordway-xlat --output target $(MUTANTS)
 
 # Does a test of the kernel programs fail for each of the faults of crates/bpf/faults.toml? About half an hour.
-faults: packages rust
+faults: test-needs rust
 	scripts/faults $(FAULTS)
 
 # Each fuzz target for FUZZ_TIME seconds, from the committed corpus; what is found goes to
@@ -112,41 +129,74 @@ fuzz:
 			-- -max_total_time=$(FUZZ_TIME) -print_final_stats=1 || exit 1; \
 	done
 
-release: build-packages rust
+# The programs as people build them: optimised crate by crate.
+release: build-needs rust
 	$(CARGO) $(BUILD)
 
 # What is installed: optimised across crates as well, which takes several times as long to build.
-dist: build-packages rust
+dist: build-needs rust
 	$(CARGO) $(BUILD:--release=--profile dist)
 
-# The same without libraries of the system, for lab hosts that have older ones (docs/lab-hosts.md).
-static: build-packages rust
-	RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release --target $(shell uname -m)-unknown-linux-gnu --package fordway --package fordway-lab
+# Programs without libraries of the system, for lab hosts that have older ones (docs/lab-hosts.md).
+static: build-needs rust
+	RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) $(BUILD:--release=--profile $(STATIC_PROFILE)) --target $(STATIC_TARGET)
+
+# Debian packages, a tarball of static programs and a container image, below target/packages (docs/install.md).
+packages: debs tarball image
+
+packages tarball image: STATIC_PROFILE = $(PROFILE)
+
+# The Debian packages alone, which lintian then checks.
+debs: package-needs $(PROFILE)
+	$(PACKAGE) --programs $(PROGRAMS) deb
+
+# The tarball of static programs alone.
+tarball: package-needs static
+	$(PACKAGE) --programs $(STATIC_PROGRAMS) tarball
+
+# The container image alone: the static gateway and nothing else.
+image: package-needs static
+	$(PACKAGE) --programs $(STATIC_PROGRAMS) image
+
+# Installs, upgrades, downgrades, removes and purges the packages under traffic, in namespaces. Needs root.
+packages-test: package-test-needs packages
+	scripts/package-test
 
 rust:
 	@command -v $(CARGO) >/dev/null || { \
 		echo "Rust is missing: $(CARGO) is not on PATH. Install it from https://rustup.rs, for the user who runs make." >&2; \
 		exit 1; }
 
-packages:
-	@scripts/packages $(TEST_PACKAGES)
+test-needs:
+	@scripts/needs $(TEST_NEEDS)
 
-lab-packages:
-	@scripts/packages $(LAB_PACKAGES)
+lab-needs:
+	@scripts/needs $(LAB_NEEDS)
 
-build-packages:
-	@scripts/packages $(BUILD_PACKAGES)
+build-needs:
+	@scripts/needs $(BUILD_NEEDS)
 
-install: dist
+package-needs:
+	@scripts/needs $(PACKAGE_NEEDS)
+
+package-test-needs:
+	@scripts/needs $(PACKAGE_TEST_NEEDS)
+
+# Builds and installs below PREFIX. The configuration of an earlier installation stays.
+install: $(PROFILE)
+	@$(MAKE) --no-print-directory install-files
+
+# Installs the programs of the folder PROGRAMS, and all that belongs to them, below DESTDIR and PREFIX.
+install-files:
 	install -d $(BINDIR) $(MANDIR) $(UNITDIR) $(DESTDIR)/etc/fordway
-	install -m 755 $(DIST)/fordway $(DIST)/fordway-lab $(BINDIR)
+	install -m 755 $(PROGRAMS)/fordway $(PROGRAMS)/fordway-lab $(BINDIR)
 	$(STRIP) $(BINDIR)/fordway $(BINDIR)/fordway-lab
 	install -d $(BASHDIR) $(ZSHDIR) $(FISHDIR)
 	for program in fordway fordway-lab; do \
-		$(DIST)/$$program man $(MANDIR) && \
-		$(DIST)/$$program completions bash > $(BASHDIR)/$$program && \
-		$(DIST)/$$program completions zsh > $(ZSHDIR)/_$$program && \
-		$(DIST)/$$program completions fish > $(FISHDIR)/$$program.fish || exit 1; \
+		$(PROGRAMS)/$$program man $(MANDIR) && \
+		$(PROGRAMS)/$$program completions bash > $(BASHDIR)/$$program && \
+		$(PROGRAMS)/$$program completions zsh > $(ZSHDIR)/_$$program && \
+		$(PROGRAMS)/$$program completions fish > $(FISHDIR)/$$program.fish || exit 1; \
 	done
 	for unit in fordway fordway-clat; do \
 		sed 's|@BINDIR@|$(PREFIX)/bin|' packaging/$$unit.service > $(UNITDIR)/$$unit.service && \
@@ -156,19 +206,24 @@ install: dist
 	install -D -m 644 -t $(LIBDIR)/NetworkManager/conf.d packaging/NetworkManager/conf.d/50-fordway-clat.conf
 	for hook in $(HOOKS); do install -D -m 755 packaging/networkd/fordway-clat $$hook || exit 1; done
 	install -D -m 755 packaging/NetworkManager/dispatcher.d/50-fordway-clat $(NMHOOK)
-	install -D -m 644 packaging/networkd/ipv6-only-preferred.conf $(DOCDIR)/networkd-ipv6-only-preferred.conf
-	install -D -m 644 packaging/NetworkManager/ipv6-only-preferred.conf $(DOCDIR)/NetworkManager-ipv6-only-preferred.conf
-	install -m 644 -t $(DOCDIR) examples/ipv6-only-network.toml
+	install -D -m 644 packaging/sysusers.d/fordway.conf $(LIBDIR)/sysusers.d/fordway.conf
+	install -D -m 644 packaging/tmpfiles.d/fordway.conf $(LIBDIR)/tmpfiles.d/fordway.conf
+	install -D -m 644 -t $(DOCDIR) README.md SECURITY.md
+	install -D -m 644 -t $(DOCDIR)/docs docs/*.md
+	install -D -m 644 -t $(DOCDIR)/examples examples/*.toml packaging/examples/*.toml packaging/prometheus/fordway.rules.yml packaging/grafana/fordway.json
+	install -D -m 644 packaging/networkd/ipv6-only-preferred.conf $(DOCDIR)/examples/networkd-ipv6-only-preferred.conf
+	install -D -m 644 packaging/NetworkManager/ipv6-only-preferred.conf $(DOCDIR)/examples/NetworkManager-ipv6-only-preferred.conf
 	test -e $(DESTDIR)/etc/fordway/fordway.toml || install -m 644 packaging/fordway.toml $(DESTDIR)/etc/fordway/fordway.toml
 
-# The configuration stays.
+# Removes what `make install` has installed, but for the configuration.
 uninstall:
 	rm -f $(BINDIR)/fordway $(BINDIR)/fordway-lab $(MANDIR)/fordway.1 $(MANDIR)/fordway-*.1 $(UNITDIR)/fordway.service $(UNITDIR)/fordway-clat.service
 	rm -f $(LIBDIR)/systemd/network/90-fordway-clat.network $(LIBDIR)/NetworkManager/conf.d/50-fordway-clat.conf
-	rm -f $(HOOKS) $(NMHOOK)
+	rm -f $(HOOKS) $(NMHOOK) $(LIBDIR)/sysusers.d/fordway.conf $(LIBDIR)/tmpfiles.d/fordway.conf
 	rm -rf $(DOCDIR)
 	rm -f $(BASHDIR)/fordway $(BASHDIR)/fordway-lab $(ZSHDIR)/_fordway $(ZSHDIR)/_fordway-lab
 	rm -f $(FISHDIR)/fordway.fish $(FISHDIR)/fordway-lab.fish
 
+# Removes what was built.
 clean:
 	$(CARGO) clean

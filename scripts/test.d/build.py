@@ -181,6 +181,7 @@ def affected(base):
         "fuzz/": ["fordway-testkit", "fordway-proxy"],
         "examples/": ["fordway", "fordway-config"],
         "packaging/": ["fordway"],
+        "Makefile": ["fordway"],
         "docs/": ["fordway-testkit", "fordway", "fordway-config"],
         ".md": ["fordway-testkit", "fordway"],
     }

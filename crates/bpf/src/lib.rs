@@ -47,11 +47,11 @@ pub use grace::GracePeriods;
 pub use host::{Host, probe};
 pub use loaded::{Action, Loaded, Run, TestOptions};
 pub use options::{Hook, Options, Stateful, Tunnels};
-pub use pins::{mount_bpffs, pins_dir, pins_root};
+pub use pins::{mount_bpffs, pinned_name, pins_dir, pins_root};
 pub use program::{Place, Program};
 pub use reason::{Outcome, PassReason};
 pub use softwire_maps::SoftwireMaps;
-pub use state_maps::{Origin, StateMaps, StateMemory};
+pub use state_maps::{Left, Origin, StateMaps, StateMemory};
 pub use totals::Totals;
 
 /// The result of this crate's operations.

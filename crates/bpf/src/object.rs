@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
 
 use fordway_xlat::addr::Eam;
 use libbpf_rs::{
@@ -273,11 +275,27 @@ fn fill(map: &impl MapCore, entries: &[Eam], key: impl Fn(&Eam) -> Vec<u8>) -> i
             continue;
         }
         for eam in chunk {
-            map.update(&key(eam), &fw_eam(eam).to_octets(), MapFlags::ANY)
-                .map_err(|error| io_error(&error))?;
+            let value = fw_eam(eam).to_octets();
+            patiently(|| {
+                map.update(&key(eam), &value, MapFlags::ANY).map_err(|error| io_error(&error))
+            })?;
         }
     }
     Ok(())
+}
+
+/// Tries again for two seconds while the system has no memory. The kernel takes the nodes of a trie from memory that is
+/// free at the moment; where the page cache has all of it, some is free again after a few milliseconds.
+fn patiently(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    const ATTEMPTS: u32 = 200;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 1..ATTEMPTS {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => thread::sleep(PAUSE),
+            other => return other,
+        }
+    }
+    attempt()
 }
 
 #[cfg(test)]

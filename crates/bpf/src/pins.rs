@@ -1,5 +1,6 @@
 //! The folder of a translator's pins: all that a later process has to know.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -217,6 +218,12 @@ pub fn pins_dir(namespace: &str, name: &str) -> PathBuf {
     // The file system refuses names with a dot.
     let name = name.replace('.', "%");
     pins_root().join(namespace).join(name)
+}
+
+/// The translator whose folder of pins has this name.
+#[must_use]
+pub fn pinned_name(folder: &OsStr) -> Option<String> {
+    Some(folder.to_str()?.replace('%', "."))
 }
 
 /// Where the folders of all network namespaces are.

@@ -19,10 +19,10 @@ use crate::sys::Mapped;
 use crate::{Error, Result, Unsupported, maps};
 
 impl StateMap {
-    /// Octets of an entry, and how many there are.
-    fn shape(self, sizes: &Sizes) -> (usize, u32) {
+    /// Octets of an entry, and how many there are, in tables with these heads.
+    fn shape(self, sizes: &Sizes, heads: [u32; 4]) -> (usize, u32) {
         let [bibs, sessions, subscribers] = sizes.entries();
-        let [bib6, bib4, session, subscriber] = sizes.heads();
+        let [bib6, bib4, session, subscriber] = heads;
         let head = size_of::<AtomicU64>();
         match self {
             StateMap::Meta => (size_of::<Meta>(), 1),
@@ -67,7 +67,7 @@ impl StateMemory {
     /// New tables. `secret`: random.
     pub fn new(sizes: &Sizes, secret: [u64; 2]) -> io::Result<StateMemory> {
         let tables = StateMap::ALL.map(|state| {
-            let (octets, entries) = state.shape(sizes);
+            let (octets, entries) = state.shape(sizes, sizes.heads());
             Mapped::anonymous(octets * entries as usize)
         });
         let tables = Tables(tables.into_iter().collect::<io::Result<_>>()?);
@@ -105,6 +105,19 @@ pub enum Origin {
     Replaced(u64),
 }
 
+/// Tables that an earlier process has left.
+#[derive(Debug)]
+pub enum Left {
+    /// There are none.
+    Nothing,
+    /// A start takes them over.
+    Fits(StateMaps),
+    /// They are of an earlier version and can't be used: a start replaces them, and so many sessions are lost.
+    Superseded(u64),
+    /// A start refuses them. How many sessions are in them; `None`: their layout is not known here.
+    Misfit(Option<u64>),
+}
+
 /// The tables of a stateful translator as maps of the kernel.
 ///
 /// They are freed with the last of their pins, of the programs that use them, and of the values of this type.
@@ -112,7 +125,6 @@ pub struct StateMaps {
     /// In the order of [`StateMap::ALL`].
     maps: Vec<MapHandle>,
     tables: Tables,
-    octets: u64,
     marks: OnceLock<MapHandle>,
 }
 
@@ -142,6 +154,22 @@ impl StateMaps {
         Ok((made?, lost.map_or(Origin::Made, Origin::Replaced)))
     }
 
+    /// Looks at the tables that are pinned in the folder `pins` as [`open`](StateMaps::open) does, and changes nothing.
+    pub fn look(pins: &Path, sizes: &Sizes) -> Result<Left> {
+        let pins = Pins::at(pins);
+        if !pins.exists(Pin::State(StateMap::Meta)) {
+            return Ok(Left::Nothing);
+        }
+        if let Some(lost) = superseded(&pins)? {
+            return Ok(Left::Superseded(lost));
+        }
+        match StateMaps::adopt(&pins, sizes) {
+            Ok(maps) => Ok(Left::Fits(maps)),
+            Err(Error::Unsupported(_)) => Ok(Left::Misfit(sessions_in(&pins)?)),
+            Err(error) => Err(error),
+        }
+    }
+
     fn make_in(pins: &Pins, sizes: &Sizes, secret: [u64; 2]) -> Result<StateMaps> {
         remove(pins)?;
         let maps = StateMaps::make(sizes, secret)?;
@@ -154,7 +182,7 @@ impl StateMaps {
     /// New tables that are pinned nowhere.
     pub fn make(sizes: &Sizes, secret: [u64; 2]) -> Result<StateMaps> {
         let tables = StateMap::ALL.map(|state| {
-            let (octets, entries) = state.shape(sizes);
+            let (octets, entries) = state.shape(sizes, sizes.heads());
             let sizes = [size_of::<u32>(), octets];
             let options = maps::flags(libbpf_sys::BPF_F_MMAPABLE);
             let map = maps::make(MapType::Array, state.name(), sizes, entries, options)?;
@@ -162,16 +190,15 @@ impl StateMaps {
             let memory = Mapped::of(map.as_fd(), octets * entries as usize).map_err(failed)?;
             Ok((map, memory))
         });
-        let maps = StateMaps::of(tables, sizes)?;
+        let maps = StateMaps::of(tables)?;
         memory::prepare(maps.regions().meta, sizes, secret);
         Ok(maps)
     }
 
     /// From each map with its memory, in the order of [`StateMap::ALL`].
-    fn of(tables: [Result<(MapHandle, Mapped)>; 9], sizes: &Sizes) -> Result<StateMaps> {
+    fn of(tables: [Result<(MapHandle, Mapped)>; 9]) -> Result<StateMaps> {
         let (maps, tables) = tables.into_iter().collect::<Result<(Vec<_>, Vec<_>)>>()?;
-        let (tables, marks) = (Tables(tables), OnceLock::new());
-        Ok(StateMaps { maps, tables, octets: sizes.octets(), marks })
+        Ok(StateMaps { maps, tables: Tables(tables), marks: OnceLock::new() })
     }
 
     /// Removes the pins of tables in the folder `pins`, and with them the tables, unless they are in use. The folder is
@@ -181,12 +208,6 @@ impl StateMaps {
         remove(&pins)?;
         let _ = pins.remove_folder();
         Ok(())
-    }
-
-    /// Octets of all tables.
-    #[must_use]
-    pub fn octets(&self) -> u64 {
-        self.octets
     }
 
     /// The mark of the last packet of an IPv6 host that the programs passed to the user engine, with pools by mark: a TUN
@@ -218,15 +239,17 @@ impl StateMaps {
     }
 
     fn adopt(pins: &Pins, sizes: &Sizes) -> Result<StateMaps> {
+        let (_, meta) = pinned(pins, StateMap::Meta)?;
+        let heads = meta.slice::<Meta>().first().and_then(memory::heads_of).ok_or_else(misfit)?;
         let tables = StateMap::ALL.map(|state| {
             let (map, memory) = pinned(pins, state)?;
-            let (octets, entries) = state.shape(sizes);
+            let (octets, entries) = state.shape(sizes, heads);
             if map.value_size() as usize != octets || map.max_entries() != entries {
                 return Err(misfit());
             }
             Ok((map, memory))
         });
-        let maps = StateMaps::of(tables, sizes)?;
+        let maps = StateMaps::of(tables)?;
         if memory::fits(maps.regions().meta, sizes) { Ok(maps) } else { Err(misfit()) }
     }
 }
@@ -252,6 +275,15 @@ fn superseded(pins: &Pins) -> Result<Option<u64>> {
     Ok(Some(memory::live_sessions(sessions.slice())))
 }
 
+/// The number of sessions in pinned tables of any size; `None`: their layout is not known here.
+fn sessions_in(pins: &Pins) -> Result<Option<u64>> {
+    let (_, meta) = pinned(pins, StateMap::Meta)?;
+    let (map, sessions) = pinned(pins, StateMap::Sessions)?;
+    let is_known = meta.slice::<Meta>().first().is_some_and(memory::is_known)
+        && map.value_size() as usize == size_of::<Session>();
+    Ok(is_known.then(|| memory::live_sessions(sessions.slice())))
+}
+
 fn misfit() -> Error {
     Unsupported::with_hint(
         "the sessions that an earlier process has left lie in tables of another size or layout",
@@ -272,7 +304,9 @@ impl Memory for StateMaps {
 
 impl fmt::Debug for StateMaps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StateMaps").field("octets", &self.octets).finish_non_exhaustive()
+        f.debug_struct("StateMaps")
+            .field("octets", &self.regions().octets())
+            .finish_non_exhaustive()
     }
 }
 
@@ -284,7 +318,7 @@ mod tests {
     fn shapes_add_up_to_the_octets() {
         let sizes = Sizes { bibs: 1000, sessions: 3000, subscribers: 10 };
         let octets = |state: StateMap| {
-            let (octets, entries) = state.shape(&sizes);
+            let (octets, entries) = state.shape(&sizes, sizes.heads());
             octets as u64 * u64::from(entries)
         };
         let beside = [StateMap::Meta, StateMap::Free];

@@ -126,8 +126,8 @@ keys! {
         /// Trust anchor: DNSKEY or DS records in a file
         trust_anchor: Option<PathBuf> = Given(file(|v| value::file(v, "/usr/share/dns/root.key"))),
             or(None, "the root's keys, built in");
-        /// Memory for answers of upstream servers, and for what was made of them. Each thread has at least 1 MiB of the
-        /// latter
+        /// Memory for answers of upstream servers, and a quarter of it for what was made of them, but for that at least
+        /// 1 MiB
         cache: u64 = Memory(1 << 20..=16 << 30), or(32 << 20);
         /// Time that a server has for one try
         timeout: Duration = time(100, 10_000), or(Duration::from_secs(2));

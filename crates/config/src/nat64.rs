@@ -81,13 +81,13 @@ keys! {
 
 /// Entries of a table.
 const SIZE: Integer<u32> = integer(1..=Sizes::MAX as i64, "entries");
-const LIMIT: Integer<u32> = integer(0..=16_777_215, "");
+const LIMIT: Integer<u32> = integer(0..=Sizes::MAX as i64, "");
 
 keys! {
     impl Sizes {
-        /// Sessions that the tables hold. Each takes 152 octets, with its BIB entry. With `filtering =
+        /// Sessions that the tables hold. Each takes 143 to 158 octets, with its BIB entry. With `filtering =
         /// "address-dependent"` the session table has twice as many entries, because a mapping and a remote address
-        /// with sessions need one more: 72 octets more for each session, and at most 16777214 entries in all
+        /// with sessions need one more: about 72 octets more for each session, and at most 1073741822 entries in all
         "max_sessions" (sessions) = SIZE, then(|it| it.bibs = it.sessions), reload(Down);
         /// BIB entries that the tables hold. By default as many as `max_sessions`, because each has a session or more
         "max_bib" (bibs) = SIZE, reload(Down);

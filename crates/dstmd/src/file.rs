@@ -16,8 +16,8 @@ use std::thread::{self, JoinHandle};
 use fordway_dstm::{BadLine, Lease, Record, Slot};
 use tracing::warn;
 
-/// The first line.
-const HEAD: &str = "fordway dstm leases 1";
+/// The first line of a lease file.
+pub const HEAD: &str = "fordway dstm leases 1";
 
 /// Octets of a file that is read at most: more than two million leases.
 const MOST: u64 = 512 << 20;

@@ -28,7 +28,7 @@ use fordway_dstm::{Binding, WrongSettings};
 
 pub use agent::{Agent, AgentSettings, BoundAgent};
 pub use client::{ClientHandle, ClientOptions, Host, Runner};
-pub use file::read as read_leases;
+pub use file::{HEAD as LEASES_HEAD, read as read_leases};
 pub use fordway_counters::dstm::{
     ClientStats, LeaseView, ServerStats as Stats, TepStats as AgentStats,
 };

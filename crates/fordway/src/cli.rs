@@ -34,7 +34,9 @@ pub(crate) use dstm::{DstmCommand, LeasesArgs};
 pub(crate) use export::{ExportArgs, Program};
 pub(crate) use import::{ImportArgs, Origin};
 pub(crate) use offline::{ExplainArgs, PcapArgs};
-pub(crate) use run::{BenchArgs, CheckArgs, DownArgs, ReloadArgs, RunArgs, TraceArgs};
+pub(crate) use run::{
+    BenchArgs, CheckArgs, DownArgs, ReloadArgs, RunArgs, TakeoverArgs, TraceArgs,
+};
 pub(crate) use source::{Source, SourceArgs};
 pub(crate) use tables::{BibArgs, BibCommand, DrainArgs, ListArgs, SessionsArgs, SubscribersArgs};
 
@@ -166,7 +168,8 @@ Examples:
     /// everything that it left is removed: programs, interface, addresses, routes and settings.
     #[command(after_help = "\
 Examples:
-  fordway down clat0")]
+  fordway down clat0
+  fordway down --all")]
     Down(DownArgs),
     /// End the daemon and leave its kernel engines running: for an upgrade
     ///
@@ -177,6 +180,17 @@ Examples:
 Examples:
   fordway leave && systemctl start fordway")]
     Leave,
+    /// Say what the next start takes over from the run before it, and what it can't
+    ///
+    /// Sessions in the kernel's tables, 1:1 mappings, leases, and host changes in the ledger: of the daemon that runs, or
+    /// of one that has ended. Nothing is changed. Exit code 1 if something can't be taken over: because of the
+    /// configuration, or because another version has written it.
+    #[command(after_help = "\
+Examples:
+  fordway takeover -c /etc/fordway/fordway.toml
+  fordway takeover -c fordway.toml --json | jq '.[] | select(.taken_over | not)'
+  fordway leave && fordway takeover -c fordway.toml --drop    so that the next start succeeds")]
+    Takeover(TakeoverArgs),
     /// Tell live what becomes of packets, and why
     ///
     /// Each packet that the kernel engine sees: translated, passed on to the user engine (and what that of a

@@ -16,6 +16,7 @@ mod run;
 mod stats;
 mod status;
 mod tables;
+mod takeover;
 mod top;
 mod trace;
 
@@ -31,6 +32,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::LogLevel { level } => control::log_level(&global, level),
         Command::Down(args) => control::down(&global, &args),
         Command::Leave => control::leave(&global),
+        Command::Takeover(args) => takeover::run(&global, &args),
         Command::Trace(args) => trace::run(&global, &args),
         Command::Bench(args) => bench::run(&args),
         Command::Clat(args) => run::options(&global, args.load()?, args.print_config()),

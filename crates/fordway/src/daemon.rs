@@ -32,6 +32,8 @@ use apply::running::Running;
 use apply::translators::{Context, Translators, end_all, set_up, start_prepared, undo};
 use apply::{kernel, privilege, tunnels};
 use handover::leftover;
+pub(crate) use handover::leftover::orphans;
+pub(crate) use handover::mappings::HEAD as MAPPINGS_HEAD;
 use reconcile::auto;
 use reconcile::watch::{Looks, Watch};
 use serve::handle::Handle;

@@ -11,6 +11,13 @@ pub(crate) fn dir(name: &str) -> Result<PathBuf, Failure> {
     Ok(fordway_bpf::pins_dir(&namespace()?.to_string(), name))
 }
 
+/// The translators that have pins in the calling thread's network namespace.
+pub(crate) fn names() -> Result<Vec<String>, Failure> {
+    let folder = fordway_bpf::pins_root().join(namespace()?.to_string());
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    Ok(entries.filter_map(|entry| fordway_bpf::pinned_name(&entry.file_name())).collect())
+}
+
 fn namespace() -> Result<NamespaceId, Failure> {
     NamespaceId::current()
         .map_err(|error| Failure::failed(format!("cannot tell the network namespace: {error}")))

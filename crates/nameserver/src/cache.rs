@@ -1,16 +1,40 @@
-//! Ready answers by what was asked.
+//! Ready answers by what was asked, for all threads.
+//!
+//! A hit takes no lock, and writes to no cache line that another thread's hit reads or writes, with one exception: the
+//! flag of an answer that has not been used since it was last considered for eviction. (A reader announces itself to
+//! the reclamation of memory in a cache line of its thread.) An insertion locks one of the shards.
 
-use std::rc::Rc;
+use std::collections::VecDeque;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
-use quick_cache::unsync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use papaya::ResizeMode;
 
 use super::query::{MAX_NAME, Query};
 use super::ready::Ready;
 
 /// Policy, type, bits.
 const FIXED: usize = 4 + 2 + 1;
+/// Most shards, a power of two.
+const SHARDS: usize = 64;
+/// Octets of a shard at least. The longest answer fits.
+const LEAST_SHARD: usize = 256 << 10;
+/// Octets of a cache at least: some thousand names, below which hardly any is asked for again in time.
+const LEAST: usize = 1 << 20;
+/// Answers that one insertion spares at most because they have been used.
+const SPARED: usize = 32;
+/// The part of a shard, one of so many, that eviction keeps free, so that an insertion that has spared so many need not
+/// evict one that is used.
+const SLACK: usize = 16;
+/// Octets of an answer beside the octets of the key and the answer itself: the key's counts of references, the pointers in
+/// entry and queue, the place in the table.
+const REST: usize = 80;
+/// Entries that an insertion moves while the table is replaced by another, some 20 µs. Hits look through both tables until
+/// all are moved, so that should be soon.
+const MOVED: usize = 1024;
 
 /// The key of an answer: the client's policy, the name without regard to case, the type, and those bits of a query that
 /// change its answer.
@@ -51,182 +75,128 @@ impl Key {
     }
 }
 
-/// The encoded answers of one thread, of one generation of settings, within a bound of memory; frequent ones stay.
+/// Ready answers of one generation of settings, within a bound of memory.
+///
+/// Eviction is second chance: answers of a shard stand in a queue; the first is evicted unless it has been used since it
+/// came there; then it goes to the end.
 pub(super) struct ReadyCache {
-    generation: u64,
-    entries: Cache<Box<[u8]>, Rc<Ready>, Octets, RandomState>,
+    /// By the octets of [`Key`]. A key is in here if and only if it is in the queue of its shard; both change under that
+    /// shard's lock.
+    entries: papaya::HashMap<Arc<[u8]>, Kept, RandomState>,
+    hasher: RandomState,
+    shards: Box<[Shard]>,
+    /// Octets of each shard.
+    share: usize,
 }
 
-#[derive(Clone)]
-struct Octets;
+/// An answer.
+struct Kept {
+    ready: Ready,
+    /// Since its key came to the end of the queue, or the answer was replaced by a newer one.
+    used: AtomicBool,
+}
 
-impl Weighter<Box<[u8]>, Rc<Ready>> for Octets {
-    fn weight(&self, key: &Box<[u8]>, ready: &Rc<Ready>) -> u64 {
-        // The counts of the Rc, the pointers to both, and the place in table and queue.
-        const REST: usize = 96;
-        (key.len() + ready.memory() + REST) as u64
+/// Apart from its neighbours' cache lines.
+#[derive(Default)]
+#[repr(align(128))]
+struct Shard(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    keys: VecDeque<Arc<[u8]>>,
+    octets: usize,
+}
+
+impl fmt::Debug for ReadyCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadyCache").field("answers", &self.entries.len()).finish_non_exhaustive()
     }
 }
 
 impl ReadyCache {
-    /// An empty cache for so many octets.
+    /// An empty cache for so many octets, but at least 1 MiB.
     pub(super) fn new(octets: usize) -> Self {
-        /// What an answer and its key are expected to take.
-        const TYPICAL: usize = 400;
-        /// Share of the memory for answers that were used more than once. New ones have the rest: much, since a name is
-        /// often asked for again within seconds and then no more.
-        const HOT: f64 = 0.6;
-        let options = OptionsBuilder::new()
-            .estimated_items_capacity(octets / TYPICAL)
-            .weight_capacity(octets as u64)
-            .hot_allocation(HOT)
-            .build()
-            .expect("all that has no default is given");
-        let entries = Cache::with_options(
-            options,
-            Octets,
-            RandomState::default(),
-            DefaultLifecycle::default(),
-        );
-        ReadyCache { generation: 0, entries }
-    }
-
-    /// Forgets everything that was made under another generation of settings.
-    pub(super) fn enter(&mut self, generation: u64, octets: usize) {
-        if self.generation != generation {
-            *self = ReadyCache { generation, ..ReadyCache::new(octets) };
+        let octets = octets.max(LEAST);
+        // The power of two below.
+        let shards = (1 << (octets / LEAST_SHARD).ilog2()).min(SHARDS);
+        let hasher = RandomState::default();
+        let entries = papaya::HashMap::builder()
+            .hasher(hasher.clone())
+            .resize_mode(ResizeMode::Incremental(MOVED))
+            .build();
+        ReadyCache {
+            entries,
+            hasher,
+            shards: (0..shards).map(|_| Shard::default()).collect(),
+            share: octets / shards,
         }
     }
 
-    /// The answer made under `generation`, if there is one and it is fresh.
-    pub(super) fn get(&mut self, generation: u64, key: &Key, now: u64) -> Option<&Rc<Ready>> {
-        if self.generation != generation {
+    /// Gives `read` the answer that is kept for a query, if there is one and it is fresh at `now`.
+    pub(super) fn read<R>(&self, key: &Key, now: u64, read: impl FnOnce(&Ready) -> R) -> Option<R> {
+        let guard = self.entries.guard();
+        let Kept { ready, used } = self.entries.get(key.as_slice(), &guard)?;
+        if !ready.is_fresh(now) {
             return None;
         }
-        let is_stale = |ready: &Rc<Ready>| !ready.is_fresh(now);
-        if self.entries.peek(key.as_slice()).is_some_and(is_stale) {
-            self.entries.remove(key.as_slice());
+        if !used.load(Ordering::Relaxed) {
+            used.store(true, Ordering::Relaxed);
         }
-        self.entries.get(key.as_slice())
+        Some(read(ready))
     }
 
-    /// Keeps an answer that was made under `generation`.
-    pub(super) fn insert(&mut self, generation: u64, key: &Key, ready: Rc<Ready>) {
-        if self.generation == generation {
-            self.entries.insert(key.as_slice().into(), ready);
+    /// Keeps an answer that was made at `now`.
+    pub(super) fn insert(&self, key: &Key, ready: Ready, now: u64) {
+        let octets = weight(key.as_slice(), &ready);
+        if octets > self.share {
+            return;
+        }
+        let guard = self.entries.guard();
+        let mut queue = self.shard(key.as_slice());
+        queue.octets += octets;
+        let key = match self.entries.get_key_value(key.as_slice(), &guard) {
+            Some((key, before)) => {
+                queue.octets -= weight(key, &before.ready);
+                Arc::clone(key)
+            }
+            None => {
+                let key: Arc<[u8]> = key.as_slice().into();
+                queue.keys.push_back(Arc::clone(&key));
+                key
+            }
+        };
+        self.entries.insert(key, Kept { ready, used: AtomicBool::new(false) }, &guard);
+        self.evict(&mut queue, now, &guard);
+    }
+
+    /// Makes room in a shard.
+    fn evict(&self, queue: &mut Queue, now: u64, guard: &papaya::LocalGuard<'_>) {
+        let mut spare = SPARED;
+        while queue.octets > self.share
+            || spare > 0 && queue.octets > self.share - self.share / SLACK
+        {
+            let Some(key) = queue.keys.pop_front() else { return };
+            let Some(Kept { ready, used }) = self.entries.get(&*key, guard) else { continue };
+            if spare > 0 && used.swap(false, Ordering::Relaxed) && ready.is_fresh(now) {
+                spare -= 1;
+                queue.keys.push_back(key);
+            } else {
+                queue.octets -= weight(&key, ready);
+                self.entries.remove(&*key, guard);
+            }
         }
     }
+
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Queue> {
+        let shard = self.hasher.hash_one(key) as usize % self.shards.len();
+        self.shards[shard].0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Octets of memory that an answer and its key take.
+fn weight(key: &[u8], ready: &Ready) -> usize {
+    key.len() + ready.memory() + REST
 }
 
 #[cfg(test)]
-mod tests {
-    use hickory_proto::op::{Message, MessageType, OpCode};
-    use hickory_proto::rr::{Name, RecordType};
-
-    use super::*;
-    use crate::query::HEADER;
-
-    fn asked(number: usize) -> Message {
-        let mut message = Message::new(1, MessageType::Query, OpCode::Query);
-        message.metadata.recursion_desired = true;
-        let name = Name::from_ascii(format!("Host{number}.example.net.")).unwrap();
-        message.add_query(hickory_proto::op::Query::query(name, RecordType::AAAA));
-        message
-    }
-
-    fn key(policy: usize, message: &Message) -> Key {
-        let octets = message.to_vec().unwrap();
-        Key::new(policy, &Query::read(&octets).unwrap())
-    }
-
-    fn ready(expires: u64) -> Rc<Ready> {
-        let message = asked(0).into_response();
-        Rc::new(Ready::encode(&message, 1232, 0, expires).unwrap())
-    }
-
-    fn cache(octets: usize) -> ReadyCache {
-        let mut cache = ReadyCache::new(0);
-        cache.enter(1, octets);
-        cache
-    }
-
-    #[test]
-    fn until_it_expires() {
-        let mut cache = cache(100_000);
-        let key = key(0, &asked(1));
-        cache.insert(1, &key, ready(5000));
-        assert!(cache.get(1, &key, 4999).is_some());
-        assert!(cache.get(1, &key, 5000).is_none());
-        assert_eq!(cache.entries.len(), 0, "and its memory is free");
-    }
-
-    #[test]
-    fn of_one_generation_of_settings() {
-        let mut cache = cache(100_000);
-        let key = key(0, &asked(1));
-        cache.insert(1, &key, ready(5000));
-        assert!(cache.get(2, &key, 0).is_none(), "the settings have changed, the thread not yet");
-        cache.enter(1, 100_000);
-        assert!(cache.get(1, &key, 0).is_some());
-        cache.enter(2, 100_000);
-        assert!(cache.get(2, &key, 0).is_none());
-        cache.insert(1, &key, ready(5000));
-        assert!(cache.get(2, &key, 0).is_none(), "an answer that comes late");
-    }
-
-    #[test]
-    fn within_its_memory() {
-        let mut cache = cache(100_000);
-        for number in 0..10_000 {
-            cache.insert(1, &key(0, &asked(number)), ready(5000));
-            assert!(cache.entries.weight() <= 100_000);
-        }
-        assert!(cache.entries.weight() > 50_000);
-        // The last few hundred octets' worth of them are there, however many have come before.
-        let found = (9_900..10_000).filter(|n| cache.get(1, &key(0, &asked(*n)), 0).is_some());
-        assert!(found.count() > 50);
-    }
-
-    #[test]
-    fn no_memory_no_cache() {
-        let mut cache = cache(0);
-        cache.insert(1, &key(0, &asked(1)), ready(5000));
-        assert!(cache.get(1, &key(0, &asked(1)), 0).is_none());
-    }
-
-    #[test]
-    fn what_answers_are_told_apart_by() {
-        let plain = asked(1);
-        let same =
-            |other: &Message, policy| key(policy, other).as_slice() == key(0, &plain).as_slice();
-        assert!(same(&plain, 0));
-        assert!(!same(&plain, 1));
-        assert!(!same(&asked(2), 0));
-        let mut upper = plain.clone();
-        upper.queries[0].name = Name::from_ascii("HOST1.EXAMPLE.NET.").unwrap();
-        assert!(same(&upper, 0), "case is none of it");
-        for change in 0..5 {
-            let mut other = plain.clone();
-            match change {
-                0 => other.metadata.recursion_desired = false,
-                1 => other.metadata.authentic_data = true,
-                2 => other.metadata.checking_disabled = true,
-                3 => other.edns = Some(hickory_proto::op::Edns::new()),
-                _ => other.queries[0].query_type = RecordType::A,
-            }
-            assert!(!same(&other, 0), "{change}");
-        }
-        let mut edns = plain.clone();
-        edns.edns = Some(hickory_proto::op::Edns::new());
-        let mut dnssec = edns.clone();
-        dnssec.edns.as_mut().unwrap().set_dnssec_ok(true);
-        assert_ne!(key(0, &edns).as_slice(), key(0, &dnssec).as_slice());
-    }
-
-    #[test]
-    fn the_name_is_in_lower_case() {
-        let octets = asked(1).to_vec().unwrap();
-        let name = &octets[HEADER..octets.len() - 4];
-        assert_eq!(key(0, &asked(1)).name(), name.to_ascii_lowercase());
-    }
-}
+mod tests;

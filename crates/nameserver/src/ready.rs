@@ -21,15 +21,16 @@ const KEEPALIVE_LEN: usize = 6;
 /// An answer in octets.
 #[derive(Debug)]
 pub(super) struct Ready {
-    /// Header, question, records, and last the OPT record, if there is one.
-    octets: Box<[u8]>,
+    /// Header, question, records, and the OPT record, if there is one; behind these octets where the TTLs are, two octets
+    /// each in the processor's order.
+    data: Box<[u8]>,
+    /// Where the message ends.
+    end: u16,
     /// Where the question ends.
     question_end: u16,
     /// Where the OPT record begins: the end, if there is none.
     opt: u16,
     rcode: u16,
-    /// Where the TTLs are.
-    ttls: Box<[u16]>,
     /// Where RRsets end, if it may have to be truncated.
     cuts: Box<[Cut]>,
     /// When it was made; TTLs are those of then.
@@ -87,16 +88,29 @@ impl Ready {
         if octets.len() <= usize::from(super::query::MIN_UDP_SIZE) {
             cuts = Vec::new();
         }
+        let message_end = octets.len() as u16;
+        octets.extend(ttls.into_iter().flat_map(u16::to_ne_bytes));
         Some(Ready {
-            octets: octets.into(),
+            data: octets.into(),
+            end: message_end,
             question_end,
             opt: end as u16,
             rcode: message.metadata.response_code.into(),
-            ttls: ttls.into(),
             cuts: cuts.into(),
             made: now,
             expires,
         })
+    }
+
+    /// The message.
+    fn octets(&self) -> &[u8] {
+        &self.data[..self.end.into()]
+    }
+
+    /// Where the TTLs are.
+    fn ttls(&self) -> impl Iterator<Item = u16> {
+        let (places, _) = self.data[self.end.into()..].as_chunks();
+        places.iter().map(|place| u16::from_ne_bytes(*place))
     }
 
     /// Whether it has not expired at `now`.
@@ -106,10 +120,7 @@ impl Ready {
 
     /// Memory that it takes, in octets.
     pub(super) fn memory(&self) -> usize {
-        size_of::<Ready>()
-            + self.octets.len()
-            + size_of_val::<[u16]>(&self.ttls)
-            + size_of_val::<[Cut]>(&self.cuts)
+        size_of::<Ready>() + self.data.len() + size_of_val::<[Cut]>(&self.cuts)
     }
 
     /// RCODE, with the part that the OPT record has.
@@ -122,10 +133,10 @@ impl Ready {
         let start = out.len();
         let (mut cut, mut end) = (false, self.opt);
         match form {
-            Form::Datagram(size) if self.octets.len() > size => {
+            Form::Datagram(size) if self.octets().len() > size => {
                 (cut, end) = self.write_cut(size, out);
             }
-            _ => out.extend_from_slice(&self.octets),
+            _ => out.extend_from_slice(self.octets()),
         }
         let answer = &mut out[start..];
         answer[..2].copy_from_slice(&query.id.to_be_bytes());
@@ -135,7 +146,7 @@ impl Ready {
         }
         let age = (now.saturating_sub(self.made) / 1000) as u32;
         if age > 0 {
-            for at in self.ttls.iter().take_while(|at| **at < end).map(|at| usize::from(*at)) {
+            for at in self.ttls().take_while(|at| *at < end).map(usize::from) {
                 let ttl = &mut answer[at..at + 4];
                 let left = u32::from_be_bytes([ttl[0], ttl[1], ttl[2], ttl[3]]).saturating_sub(age);
                 ttl.copy_from_slice(&left.to_be_bytes());
@@ -151,7 +162,8 @@ impl Ready {
     /// the client needs is missing; additional records may be left out without TC.
     fn write_cut(&self, size: usize, out: &mut Vec<u8>) -> (bool, u16) {
         let start = out.len();
-        let opt = &self.octets[usize::from(self.opt)..];
+        let octets = self.octets();
+        let opt = &octets[usize::from(self.opt)..];
         let fits = |cut: &&Cut| usize::from(cut.end) + opt.len() <= size;
         let (end, mut counts) = self
             .cuts
@@ -159,9 +171,9 @@ impl Ready {
             .rev()
             .find(fits)
             .map_or((self.question_end, [0; 3]), |cut| (cut.end, cut.counts));
-        out.extend_from_slice(&self.octets[..end.into()]);
+        out.extend_from_slice(&octets[..end.into()]);
         out.extend_from_slice(opt);
-        let full = [6, 8].map(|at| u16::from_be_bytes([self.octets[at], self.octets[at + 1]]));
+        let full = [6, 8].map(|at| u16::from_be_bytes([octets[at], octets[at + 1]]));
         let cut = counts[..2] != full;
         if cut {
             out[start + 2] |= TRUNCATED;

@@ -17,15 +17,47 @@ use fordway_serve::clock;
 
 type Found = Result<Arc<Answer>, LookupError>;
 
-/// A question that was asked before it was needed (RFC 6147 section 5.1.8).
-type Ahead = (Question, JoinHandle<Found>);
+/// A question before it is needed (RFC 6147 section 5.1.8).
+type Ahead = (Question, Later);
+
+/// Its answer.
+enum Later {
+    Known(Found),
+    Asked(JoinHandle<Found>),
+}
+
+impl Later {
+    async fn found(self) -> Found {
+        match self {
+            Later::Known(found) => found,
+            // It ends without an answer only if the runtime does.
+            Later::Asked(found) => found.await.unwrap_or(Err(LookupError::Unreachable)),
+        }
+    }
+}
 
 /// The response to a query, and until when the answers it was made of may be used.
-pub(super) async fn resolve(
-    active: &Active,
-    client: IpAddr,
-    query: &Message,
-) -> (Response, Option<Instant>) {
+pub(super) type Made = (Response, Option<Instant>);
+
+/// The response to a query, if all that it takes is here. So the client's own question for A records is answered of what
+/// was fetched for a synthesis, and a synthesis of what came for a client.
+pub(super) fn at_once(active: &Active, client: IpAddr, query: &Message) -> Option<Made> {
+    let (_, policy) = active.settings.policies.of(client);
+    let mut until = None;
+    let mut step = begin(policy, query);
+    loop {
+        let pending = match step {
+            Step::Done(response) => return Some((response, until)),
+            Step::Ask(pending) => pending,
+        };
+        let found = active.resolver.known(pending.question())?;
+        until = sooner(until, &found);
+        step = pending.resume(outcome(&found));
+    }
+}
+
+/// The response to a query.
+pub(super) async fn resolve(active: &Active, client: IpAddr, query: &Message) -> Made {
     let (_, policy) = active.settings.policies.of(client);
     let network = Some(Network::of(client, active.settings.limits.client_len));
     let mut until: Option<Instant> = None;
@@ -37,10 +69,7 @@ pub(super) async fn resolve(
             Step::Ask(pending) => pending,
         };
         let found = match ahead.take() {
-            Some((question, found)) if question == *pending.question() => {
-                // It ends without an answer only if the runtime does.
-                found.await.unwrap_or(Err(LookupError::Unreachable))
-            }
+            Some((question, later)) if question == *pending.question() => later.found().await,
             _ => match pending.ahead() {
                 None => active.resolver.lookup_for(network, pending.question()).await,
                 Some(next) => {
@@ -51,30 +80,39 @@ pub(super) async fn resolve(
                 }
             },
         };
-        if let Ok(answer) = &found {
-            until = Some(until.map_or(answer.expires, |until| until.min(answer.expires)));
-        }
+        until = sooner(until, &found);
         step = pending.resume(outcome(&found));
     }
 }
 
+/// The sooner of a moment and that until which an answer may be used.
+fn sooner(until: Option<Instant>, found: &Found) -> Option<Instant> {
+    let expires = found.as_ref().ok().map(|answer| answer.expires);
+    until.into_iter().chain(expires).min()
+}
+
 /// Sends two questions at once, and returns the answer to the first.
 ///
-/// The second is not asked if the first is in the cache. Once it is asked, it goes on whether it is needed or not: its
-/// answer is cached for the client's own query, which mostly asks for A records as well.
+/// The second is not asked if its answer or that to the first is in the cache (as that to the first may be by now). Once it is asked, it goes on whether it is
+/// needed or not: its answer is cached for the client's own query, which mostly asks for A records as well.
 async fn ask_both(
     resolver: &Arc<Resolver>,
     client: Option<Network>,
     question: &Question,
     next: Question,
 ) -> (Found, Option<Ahead>) {
-    let mut first = pin!(resolver.lookup_for(client, question));
+    let mut first = pin!(resolver.ask(client, question));
     if let Some(found) = (&mut first).now_or_never() {
         return (found, None);
     }
-    let (resolver, asked) = (Arc::clone(resolver), next.clone());
-    let second = tokio::spawn(async move { resolver.lookup_for(client, &asked).await });
-    (first.await, Some((next, second)))
+    let later = match resolver.known(&next) {
+        Some(found) => Later::Known(found),
+        None => {
+            let (resolver, asked) = (Arc::clone(resolver), next.clone());
+            Later::Asked(tokio::spawn(async move { resolver.ask(client, &asked).await }))
+        }
+    };
+    (first.await, Some((next, later)))
 }
 
 /// The outcome of a question, as `fordway_dns64` takes it.

@@ -148,7 +148,7 @@ async fn serve(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
         for udp in &datagrams {
             udp.flush(&worker);
         }
-        shared.takes(index, worker.take_settings());
+        shared.takes(index, shared.active.load().generation);
         shared.signals.woken(index).await;
     }
 }

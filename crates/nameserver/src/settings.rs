@@ -26,7 +26,7 @@ pub struct Settings {
     /// Answers by UDP to one client network ([`Limits::client_len`]); `None` for as many as it asks for. The host's own
     /// loopback addresses are not limited.
     pub rate: Option<Rate>,
-    /// Octets of memory for ready answers, of all threads together; each has at least 1 MiB.
+    /// Octets of memory for ready answers, which all threads share; at least 1 MiB.
     pub cache_octets: usize,
     /// Longest answer by UDP, in octets, whatever the client could take (RFC 6891 section 6.2.5).
     pub udp_size: u16,

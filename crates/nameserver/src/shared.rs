@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
+use super::cache::ReadyCache;
 use super::rate::Limiter;
 use super::settings::{Rate, Settings};
 use super::stats::Counters;
@@ -28,6 +29,8 @@ pub(super) struct Active {
     pub(super) generation: u64,
     pub(super) settings: Settings,
     pub(super) resolver: Arc<Resolver>,
+    /// Answers that were made under these settings.
+    pub(super) ready: ReadyCache,
     /// Answers by UDP.
     pub(super) limiter: Option<Arc<Limiter>>,
 }
@@ -49,7 +52,8 @@ impl Active {
             before.filter(|it| it.rate() == rate).unwrap_or_else(|| Arc::new(Limiter::new(rate)))
         });
         let generation = before.map_or(1, |it| it.generation + 1);
-        Ok(Active { generation, settings, resolver, limiter })
+        let ready = ReadyCache::new(settings.cache_octets);
+        Ok(Active { generation, settings, resolver, ready, limiter })
     }
 }
 

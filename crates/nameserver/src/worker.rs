@@ -1,8 +1,7 @@
 //! One thread: how each query is answered.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,19 +11,15 @@ use hickory_proto::rr::RecordType;
 use hickory_proto::serialize::binary::BinEncodable;
 
 use super::brief::Brief;
-use super::cache::{Key, ReadyCache};
+use super::cache::Key;
 use super::query::{MIN_UDP_SIZE, Query};
 use super::ready::{Asked, Form, Ready};
-use super::resolve;
+use super::resolve::{self, Made};
 use super::shared::{Active, Shared};
 use super::stats::Counters;
 use fordway_resolver::shares::Place;
 use fordway_serve::Network;
 use fordway_serve::clock;
-
-/// Octets of ready answers that a thread keeps at least: some thousand names, below which hardly any is asked for again
-/// in time.
-const LEAST_READY: usize = 1 << 20;
 
 /// Of the queries over the rate, one in so many is answered with TC, so that a client whose address is forged still
 /// gets its answers, by TCP.
@@ -35,7 +30,6 @@ pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     /// Which thread this is.
     pub(super) index: usize,
-    cache: RefCell<ReadyCache>,
     slip: Cell<u32>,
 }
 
@@ -85,10 +79,7 @@ impl Now {
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, index: usize) -> Self {
-        let cache = RefCell::new(ReadyCache::new(0));
-        let worker = Worker { shared, index, cache, slip: Cell::new(0) };
-        worker.take_settings();
-        worker
+        Worker { shared, index, slip: Cell::new(0) }
     }
 
     pub(super) fn counters(&self) -> &Counters {
@@ -97,15 +88,6 @@ impl Worker {
 
     pub(super) fn now(&self) -> Now {
         Now::new(self.shared.start, clock::now())
-    }
-
-    /// Takes the current settings, and returns their generation.
-    pub(super) fn take_settings(&self) -> u64 {
-        let active = self.shared.active.load();
-        let threads = active.settings.threads.get();
-        let octets = ready_octets(active.settings.cache_octets, threads);
-        self.cache.borrow_mut().enter(active.generation, octets);
-        active.generation
     }
 
     /// Answers a message at once, by appending to `out`, or returns what has to be waited for.
@@ -160,22 +142,54 @@ impl Worker {
         }
         let (policy, _) = active.settings.policies.of(client.address);
         let key = Key::new(policy, &query);
-        if let Some(ready) = self.cache.borrow_mut().get(active.generation, &key, now.millis) {
+        let asked = Asked::from(&query);
+        let found = active.ready.read(&key, now.millis, |ready| {
             counters.cached.add(1);
-            counters.answer(ready.rcode());
-            if ready.write(&Asked::from(&query), form, now.millis, out) {
-                counters.truncated.add(1);
-            }
+            self.write(ready, &asked, form, now, out);
+        });
+        if found.is_some() {
             return None;
         }
-        let waiting = self.admit(active, client, now, form, key.name(), || {
-            Some((query.to_message(key.name())?, Some(Box::new(key)), query.question.to_vec()))
+        let waiting = query.to_message(key.name()).and_then(|message| {
+            let made = resolve::at_once(active, client.address, &message);
+            let ready = made.and_then(|made| self.encode(active, made, now));
+            if let Some((ready, is_kept)) = ready {
+                self.write(&ready, &asked, form, now, out);
+                if is_kept {
+                    active.ready.insert(&key, ready, now.millis);
+                }
+                return Some(None);
+            }
+            let query = || (message, Some(Box::new(key)), query.question.to_vec());
+            self.admit(active, client, now, form, key.name(), query).map(Some)
         });
-        if waiting.is_none() {
+        waiting.unwrap_or_else(|| {
             counters.overload.add(1);
             brief(&query, Brief::Overload, out);
+            None
+        })
+    }
+
+    /// Appends an answer to the query of a client, and counts it.
+    fn write(&self, ready: &Ready, asked: &Asked<'_>, form: Form, now: Now, out: &mut Vec<u8>) {
+        let counters = self.counters();
+        counters.answer(ready.rcode());
+        if ready.write(asked, form, now.millis, out) {
+            counters.truncated.add(1);
         }
-        waiting
+    }
+
+    /// Encodes the response to a query, made of answers that may be used until some moment, and counts it; with whether it
+    /// may be kept.
+    fn encode(&self, active: &Active, made: Made, now: Now) -> Option<(Ready, bool)> {
+        let (response, until) = made;
+        let age_limit = until.map(|until| until.saturating_duration_since(now.instant).as_millis());
+        let lifetime = (u64::from(response.lifetime) * 1000)
+            .min(age_limit.map_or(u64::MAX, |limit| limit as u64));
+        let size = active.settings.udp_size;
+        let ready = Ready::encode(&response.message, size, now.millis, now.millis + lifetime)?;
+        self.counters().made(response.kind);
+        Some((ready, lifetime > 0))
     }
 
     /// A message that is no plain query: the library reads it, and makes the error if there is one.
@@ -208,10 +222,16 @@ impl Worker {
                     Transport::Udp => Form::Datagram(limit),
                     Transport::Tcp => Form::Stream(None),
                 };
+                let made = resolve::at_once(active, client.address, &message);
+                if let Some((ready, _)) = made.and_then(|made| self.encode(active, made, now)) {
+                    let asked = Asked { id: message.metadata.id, question: &[] };
+                    self.write(&ready, &asked, form, now, out);
+                    return None;
+                }
                 let name = message.queries.first().map(|asked| asked.name.to_lowercase());
                 let name = name.and_then(|name| name.to_bytes().ok()).unwrap_or_default();
                 // Its question is repeated as the library writes it.
-                let query = || Some((message, None, Vec::new()));
+                let query = || (message, None, Vec::new());
                 let waiting = self.admit(active, client, now, form, &name, query);
                 if waiting.is_none() {
                     self.counters().dropped.limited.add(1);
@@ -231,12 +251,12 @@ impl Worker {
         now: Now,
         form: Form,
         name: &[u8],
-        query: impl FnOnce() -> Option<(Message, Option<Box<Key>>, Vec<u8>)>,
+        query: impl FnOnce() -> (Message, Option<Box<Key>>, Vec<u8>),
     ) -> Option<Box<Waiting>> {
         let limits = &active.settings.limits;
         let network = network(active, client.address);
         let place = self.shared.queries.take(limits.queries, Some(network), name)?;
-        let (message, key, question) = query()?;
+        let (message, key, question) = query();
         Some(Box::new(Waiting {
             active: Arc::clone(active),
             client: client.address,
@@ -255,39 +275,29 @@ impl Worker {
         mut waiting: Box<Waiting>,
         write: impl FnOnce(&dyn Fn(&mut Vec<u8>)) -> R,
     ) -> R {
-        let (response, until) = loop {
-            let done = resolve::resolve(&waiting.active, waiting.client, &waiting.message).await;
+        let made = loop {
+            let made = resolve::resolve(&waiting.active, waiting.client, &waiting.message).await;
             let active = self.shared.active.load();
             if active.generation == waiting.active.generation {
-                break done;
+                break made;
             }
             // Settings have changed meanwhile: the answer is one of the old ones.
             waiting.active = Arc::clone(&active);
         };
         let counters = self.counters();
         let now = self.now();
-        let age_limit = until.map(|until| until.saturating_duration_since(now.instant).as_millis());
-        let lifetime = (u64::from(response.lifetime) * 1000)
-            .min(age_limit.map_or(u64::MAX, |limit| limit as u64));
-        let size = waiting.active.settings.udp_size;
-        let ready = Ready::encode(&response.message, size, now.millis, now.millis + lifetime);
-        let Some(ready) = ready.map(Rc::new) else {
+        let active = &waiting.active;
+        let Some((ready, is_kept)) = self.encode(active, made, now) else {
             counters.dropped.malformed.add(1);
             return write(&|_| {});
         };
-        if let Some(key) = waiting.key.as_deref().filter(|_| lifetime > 0) {
-            let generation = waiting.active.generation;
-            self.cache.borrow_mut().insert(generation, key, Rc::clone(&ready));
-        }
-        counters.made(response.kind);
-        counters.answer(ready.rcode());
         counters.took(now.instant.saturating_duration_since(waiting.since).as_micros() as u64, 1);
         let asked = Asked { id: waiting.message.metadata.id, question: &waiting.question };
-        write(&|out| {
-            if ready.write(&asked, waiting.form, now.millis, out) {
-                counters.truncated.add(1);
-            }
-        })
+        let written = write(&|out| self.write(&ready, &asked, waiting.form, now, out));
+        if let Some(key) = waiting.key.as_deref().filter(|_| is_kept) {
+            active.ready.insert(key, ready, now.millis);
+        }
+        written
     }
 
     fn may_refuse(&self, active: &Active, client: Client, now: Now) -> bool {
@@ -300,11 +310,6 @@ impl Worker {
         self.slip.set(count);
         count.is_multiple_of(SLIP)
     }
-}
-
-/// Octets of ready answers of each thread.
-fn ready_octets(all: usize, threads: usize) -> usize {
-    (all / threads).max(LEAST_READY)
 }
 
 fn network(active: &Active, client: IpAddr) -> Network {
@@ -332,17 +337,5 @@ fn form(active: &Active, query: &Query<'_>, transport: Transport) -> Form {
             let wanted = query.edns.is_some_and(|edns| edns.keepalive);
             Form::Stream(wanted.then_some(u16::try_from(idle).unwrap_or(u16::MAX)))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_threads_do_not_make_their_caches_useless() {
-        assert_eq!(ready_octets(8 << 20, 2), 4 << 20);
-        assert_eq!(ready_octets(8 << 20, 64), 1 << 20);
-        assert_eq!(ready_octets(0, 1), 1 << 20);
     }
 }

@@ -54,7 +54,8 @@ pub use intercept::Intercept;
 pub use link::{Link, Tun, device_driver, device_feature};
 pub use lock::ProcessLock;
 pub use manager::{
-    Applied, Change, Manager, Reconciled, Report, View, kept_by, reclaim_dead, rules_for_forwarded,
+    Applied, Change, Manager, Reconciled, Report, View, kept_by, owners, reclaim_dead,
+    rules_for_forwarded,
 };
 pub use namespace::{NamespaceId, NetNs};
 pub use nat44::{Counted, Nat44, Nat44Choice, Nat44Forward, Nat44Pool};

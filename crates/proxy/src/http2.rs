@@ -50,7 +50,7 @@ where
 
 /// Serves a connection until its end.
 pub(super) async fn serve(conn: Conn, client: IpAddr, worker: Rc<Worker>) {
-    let active = worker.shared.active.load_full();
+    let active = worker.active();
     let limits = &active.settings.limits;
     let tls = matches!(conn.stream, Stream::Tls(_));
     let mut builder = Builder::new(Here);
@@ -94,7 +94,7 @@ async fn answer(
     worker: Rc<Worker>,
     under_way: Rc<UnderWay>,
 ) -> http::Response<Body> {
-    let active = worker.shared.active.load_full();
+    let active = worker.active();
     worker.counters().requests_http2.add(1);
     let about = active.settings.log.is_some().then(|| {
         let target = request.uri().to_string();

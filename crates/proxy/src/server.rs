@@ -195,7 +195,8 @@ async fn serve(shared: Arc<Shared>, index: usize, listeners: Vec<tokio::net::Tcp
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !shared.signals.is_stopping() {
         tokio::select! {
-            () = shared.signals.woken(index) => {}
+            // New settings: those before go.
+            () = shared.signals.woken(index) => drop(worker.active()),
             _ = sweep.tick() => worker.sweep(),
         }
     }

@@ -37,7 +37,7 @@ const FIRST: Duration = Duration::from_secs(2);
 
 /// Serves a connection, if its client may have one more.
 pub(super) fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
-    let active = worker.shared.active.load_full();
+    let active = worker.active();
     let limits = &active.settings.limits;
     let address = peer.ip().to_canonical();
     let tally = &worker.shared.connections;
@@ -57,7 +57,7 @@ async fn serve(
     stream: TcpStream,
     client: IpAddr,
     worker: Rc<Worker>,
-    active: Arc<Active>,
+    active: Rc<Arc<Active>>,
     ticket: Ticket,
 ) {
     let _guard = worker.client_guard();
@@ -125,12 +125,12 @@ impl Session {
             return self.preface().await;
         }
         loop {
-            let active = self.worker.shared.active.load_full();
+            let active = self.worker.active();
             if !self.wait(&active).await {
                 return Next::Gone;
             }
             // A request is served by the settings of the moment at which it comes.
-            let active = self.worker.shared.active.load_full();
+            let active = self.worker.active();
             let mut record = Record::new(active.log.as_ref());
             let read = match self.read(&active, &mut record.about).await {
                 Read::Request(request) => Ok(request),
@@ -162,7 +162,7 @@ impl Session {
 
     /// Waits for what every connection of HTTP/2 begins with (RFC 9113 section 3.4), for as long as for a header section.
     async fn preface(&mut self) -> Next {
-        let limits = &self.worker.shared.active.load().settings.limits;
+        let limits = &self.worker.active().settings.limits;
         let deadline = Instant::now() + limits.header_time;
         while self.conn.buf.len() < head::PREFACE.len() {
             match self.watch.within(deadline, self.conn.fill()).await {

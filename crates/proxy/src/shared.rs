@@ -78,8 +78,6 @@ impl Active {
 pub(super) struct Shared {
     pub(super) active: ArcSwap<Active>,
     pub(super) connections: Arc<Tally>,
-    /// Connections to servers that are in use, by client network.
-    pub(super) uses: Arc<Tally>,
     /// Of each thread.
     pub(super) counters: Vec<Counters>,
     /// New settings, or the end.
@@ -97,7 +95,6 @@ impl Shared {
         Shared {
             active: ArcSwap::from_pointee(active),
             connections: Arc::default(),
-            uses: Arc::default(),
             counters: (0..threads).map(|_| Counters::default()).collect(),
             signals: Signals::new(threads),
         }

@@ -1,11 +1,13 @@
 //! The servers of a site: the order in which they are tried, and pauses after failures.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::authority::Authority;
 use super::settings::{Mode, Reverse, Settings};
+use fordway_counters::Counter;
 use fordway_counters::proxy::ServerStats;
 use fordway_serve::clock;
 
@@ -13,7 +15,6 @@ use fordway_serve::clock;
 #[derive(Debug)]
 pub(super) struct Site {
     servers: Vec<Member>,
-    turn: AtomicUsize,
     start: Instant,
 }
 
@@ -24,9 +25,15 @@ pub(super) struct Member {
     pub(super) key: String,
     /// Until when it is paused, in milliseconds since `start`; 0: it is not.
     paused: AtomicU64,
-    requests: AtomicU64,
     failures: AtomicU64,
+    /// Of each thread.
+    requests: Box<[Requests]>,
 }
+
+/// The requests of one thread, apart from the cache lines of others.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Requests(Counter);
 
 impl Site {
     /// Keeps the state of `before` if the servers are the same.
@@ -40,20 +47,20 @@ impl Site {
                 before.clone()
             }
             _ => Arc::new(Site {
-                servers: upstream.iter().map(Member::new).collect(),
-                turn: AtomicUsize::new(0),
+                servers: upstream.iter().map(|it| Member::new(it, settings.threads)).collect(),
                 start: clock::now(),
             }),
         }
     }
 
-    /// All servers in the order in which they are to be tried: paused ones last.
-    pub(super) fn order(&self, reverse: &Reverse) -> Vec<&Member> {
+    /// All servers in the order in which they are to be tried: paused ones last. `turn`: grows with each request of a
+    /// thread.
+    pub(super) fn order(&self, reverse: &Reverse, turn: usize) -> Vec<&Member> {
         let now = self.now();
         let mut order: Vec<&Member> = self.servers.iter().collect();
         if reverse.balance && !order.is_empty() {
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % order.len();
-            order.rotate_left(turn);
+            let first = turn % order.len();
+            order.rotate_left(first);
         }
         order.sort_by_key(|it| it.is_paused(now));
         order
@@ -68,9 +75,9 @@ impl Site {
         }
     }
 
-    /// A server was reached.
-    pub(super) fn works(&self, member: &Member) {
-        member.requests.fetch_add(1, Ordering::Relaxed);
+    /// A server was reached by this thread.
+    pub(super) fn works(&self, member: &Member, thread: usize) {
+        member.requests[thread].0.add(1);
         if member.paused.load(Ordering::Relaxed) != 0
             && member.paused.swap(0, Ordering::Relaxed) != 0
         {
@@ -83,7 +90,7 @@ impl Site {
         let one = |member: &Member| ServerStats {
             server: member.authority.to_string(),
             alive: !member.is_paused(now),
-            requests: member.requests.load(Ordering::Relaxed),
+            requests: member.requests.iter().map(|it| it.0.get()).sum(),
             failures: member.failures.load(Ordering::Relaxed),
         };
         self.servers.iter().map(one).collect()
@@ -95,13 +102,13 @@ impl Site {
 }
 
 impl Member {
-    fn new(authority: &Authority) -> Member {
+    fn new(authority: &Authority, threads: NonZeroUsize) -> Member {
         Member {
             key: authority.to_string(),
             authority: authority.clone(),
             paused: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            requests: (0..threads.get()).map(|_| Requests::default()).collect(),
         }
     }
 

@@ -22,17 +22,23 @@ use super::settings::{Forward, Mode, Reverse};
 use super::shared::{Active, Shared};
 use super::stats::Counters;
 use fordway_serve::pipe::Pipes;
-use fordway_serve::{Network, Ticket};
+use fordway_serve::{Network, Tally, Ticket};
 
-/// State of a thread.
+/// State of a thread. A request over connections that are there writes to nothing that threads share.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     index: usize,
+    /// The settings that [`Worker::active`] has given last.
+    active: RefCell<Rc<Arc<Active>>>,
     pool: RefCell<Pool>,
     /// For tunnels.
     pub(super) pipes: RefCell<Pipes>,
     /// Connections to servers, those that wait among them.
     servers: Rc<Cell<usize>>,
+    /// Those that are in use, by client network.
+    uses: Arc<Tally>,
+    /// Whose turn it is among the servers of a site.
+    turn: Cell<usize>,
     /// Connections of clients.
     open: Cell<usize>,
     ended: Notify,
@@ -66,18 +72,34 @@ impl Drop for Tunnel {
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, index: usize) -> Worker {
+        let active = RefCell::new(Rc::new(shared.active.load_full()));
         Worker {
             shared,
             index,
+            active,
             pool: RefCell::default(),
             pipes: RefCell::default(),
             servers: Rc::default(),
+            uses: Arc::default(),
+            // So that threads do not begin with the same server.
+            turn: Cell::new(index),
             open: Cell::new(0),
             ended: Notify::new(),
             draining: Cell::new(false),
             drain: Notify::new(),
             date: RefCell::new((0, Rc::from(""))),
         }
+    }
+
+    /// The settings of this moment: a reference of this thread, since counting those of all threads would be a write that
+    /// they share.
+    pub(super) fn active(&self) -> Rc<Arc<Active>> {
+        let now = self.shared.active.load();
+        let mut active = self.active.borrow_mut();
+        if !Arc::ptr_eq(&now, &active) {
+            *active = Rc::new(Arc::clone(&now));
+        }
+        Rc::clone(&active)
     }
 
     pub(super) fn counters(&self) -> &Counters {
@@ -133,7 +155,7 @@ impl Worker {
 
     /// Closes connections to servers that have been idle too long.
     pub(super) fn sweep(&self) {
-        let active = self.shared.active.load();
+        let active = self.active();
         if let Some(oldest) = Instant::now().checked_sub(active.settings.limits.pool_time) {
             self.close_idle(|pool| pool.sweep(oldest, active.generation));
         }
@@ -148,7 +170,7 @@ impl Worker {
 
     /// Keeps a connection for another request.
     pub(super) fn keep(&self, server: Server) {
-        let active = self.shared.active.load();
+        let active = self.active();
         if self.is_draining() || server.generation != active.generation {
             return;
         }
@@ -201,11 +223,10 @@ impl Worker {
         Ok(Server { share: Some(share), ..server })
     }
 
-    /// A place among the connections to servers that are in use, of which one client network gets only a share.
+    /// A place among this thread's connections to servers that are in use, of which one client network gets only a share.
     fn share(&self, active: &Active, client: IpAddr) -> Result<Ticket, Reason> {
-        let limits = &active.settings.limits;
-        let network = Network::of(client, limits.client_len);
-        self.shared.uses.enter_shared(network, limits.server_connections).map_err(|_| Reason::Busy)
+        let network = Network::of(client, active.settings.limits.client_len);
+        self.uses.enter_shared(network, most_servers(active)).map_err(|_| Reason::Busy)
     }
 
     /// A connection to the server that a client asks for, if it may.
@@ -242,7 +263,8 @@ impl Worker {
         fresh: bool,
     ) -> Result<Server, Reason> {
         let mut failure = Reason::Busy;
-        for member in active.site.order(reverse) {
+        let turn = self.turn.replace(self.turn.get().wrapping_add(1));
+        for member in active.site.order(reverse, turn) {
             let waiting = (!fresh).then(|| self.waiting(&member.key, active, |_| true)).flatten();
             let outcome = match waiting {
                 Some(server) => Ok(server),
@@ -254,7 +276,7 @@ impl Worker {
             };
             match outcome {
                 Ok(server) => {
-                    active.site.works(member);
+                    active.site.works(member, self.index);
                     return Ok(server);
                 }
                 // A lack of places here is no failure of the server.
@@ -277,7 +299,7 @@ impl Worker {
         allows: &dyn Fn(IpAddr, bool) -> bool,
     ) -> Result<Server, Reason> {
         let settings = &active.settings;
-        let most = settings.limits.server_connections.div_ceil(settings.threads.get());
+        let most = most_servers(active);
         if self.servers.get() >= most {
             self.close_idle(Pool::drop_one);
         }
@@ -312,4 +334,9 @@ impl Worker {
             _place: place,
         })
     }
+}
+
+/// Connections to servers that a thread may have.
+fn most_servers(active: &Active) -> usize {
+    active.settings.limits.server_connections.div_ceil(active.settings.threads.get())
 }

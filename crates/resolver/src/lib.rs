@@ -102,22 +102,50 @@ impl Resolver {
         client: Option<Network>,
         question: &Question,
     ) -> Result<Arc<Answer>, LookupError> {
+        match self.known(question) {
+            Some(outcome) => outcome,
+            None => self.ask(client, question).await,
+        }
+    }
+
+    /// As [`Resolver::lookup_for`], for what was not [known](Resolver::known) a moment ago.
+    ///
+    /// # Errors
+    ///
+    /// As [`Resolver::lookup`].
+    pub async fn ask(
+        &self,
+        client: Option<Network>,
+        question: &Question,
+    ) -> Result<Arc<Answer>, LookupError> {
         let forwarder = &self.forwarder;
         forwarder.counters.lookups.count();
-        // Signatures exist in class IN.
-        let wanted = !question.checking_disabled && question.class == DNSClass::IN;
-        let validator = self.validator.as_ref().filter(|_| wanted);
-        let key = KeyBuf::new(question, validator.is_some()).ok_or(LookupError::Unusable)?;
-        if let Some(outcome) = forwarder.cache.get(key.as_octets(), clock::now()) {
-            forwarder.counters.cache_hits.count();
-            return outcome;
-        }
         forwarder.counters.cache_misses.count();
-        let key = key.to_key();
-        match validator {
-            Some(validator) => validator.fetch(question, &key, client).await,
+        let key = self.key(question).map(|key| key.to_key()).ok_or(LookupError::Unusable)?;
+        match self.validator(question) {
+            // Rare, and three times as large as the rest: every question would be that large.
+            Some(validator) => Box::pin(validator.fetch(question, &key, client)).await,
             None => forwarder.fetch(question, &key, client).await,
         }
+    }
+
+    /// What [`Resolver::lookup`] would give at once: what is in the cache. `None`: it would have to ask.
+    pub fn known(&self, question: &Question) -> Option<Result<Arc<Answer>, LookupError>> {
+        let Forwarder { cache, counters, .. } = &*self.forwarder;
+        let outcome = cache.get(self.key(question)?.as_octets(), clock::now())?;
+        counters.lookups.count();
+        counters.cache_hits.count();
+        Some(outcome)
+    }
+
+    fn key(&self, question: &Question) -> Option<KeyBuf> {
+        KeyBuf::new(question, self.validator(question).is_some())
+    }
+
+    /// Who validates the answer to a question, if anybody does: signatures exist in class IN.
+    fn validator(&self, question: &Question) -> Option<&Validator> {
+        let wanted = !question.checking_disabled && question.class == DNSClass::IN;
+        self.validator.as_ref().filter(|_| wanted)
     }
 
     /// Its statistics.

@@ -35,7 +35,7 @@ pub use packet::{Outgoing6, Refusal, Segment, Transition, Tuple, transition};
 pub use policy::{
     Allocation, Dynamic4, Filtering, Lifetimes, Pool, Quotas, Range, Settings, StaticBib,
 };
-pub use sweep::{Event, PoolUse, Sweeper, Swept};
+pub use sweep::{Event, PoolUse, Slice, Sweeper, Swept};
 pub(crate) use table::View;
 pub use table::{
     Adopted, BibEntry, BibError, Binding, Heap, Memory, PortBlock, Protocol, Regions, SessionEntry,
@@ -210,12 +210,7 @@ impl Nat64 {
         given: Vec<Arc<BlockBitmap>>,
     ) -> Result<Nat64, Nat64Error> {
         let meta = memory.regions().meta;
-        let is_new = meta.fresh.iter().all(|fresh| fresh.load(Relaxed) <= 1);
-        let other = match settings.filtering {
-            Filtering::AddressDependent => LAYOUT,
-            Filtering::EndpointIndependent => LAYOUT_PERMISSIONS,
-        };
-        if meta.layout.load(Relaxed) == other && !memory::is_superseded(meta) && !is_new {
+        if !memory::suits(meta, settings.filtering == Filtering::AddressDependent) {
             return Err(Nat64Error::Filtering);
         }
         if !memory::fits(meta, &settings.sizes) {
@@ -286,6 +281,15 @@ impl Nat64 {
             used: FreeList::of(&regions, kind).used(),
             size: u64::from(regions.meta.entries[kind as usize].load(Relaxed)) - 1,
         })
+    }
+
+    /// Whether less than an eighth of the BIB entries, or of the sessions, is free.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        let regions = self.memory.regions();
+        [Kind::Bib, Kind::Session]
+            .into_iter()
+            .any(|kind| !FreeList::of(&regions, kind).has_reserve())
     }
 
     /// How many blocks of each pool are assigned; nothing for pools without blocks.

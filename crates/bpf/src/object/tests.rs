@@ -89,3 +89,20 @@ fn the_stack_suffices() {
     assert!(depths.values().all(|depth| *depth <= STACK), "{depths:?}");
     println!("{depths:?}");
 }
+
+#[test]
+fn memory_that_is_short_for_a_moment_is_waited_for() {
+    let mut left = 3;
+    let fails_at_first = || {
+        left -= 1;
+        if left > 0 { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
+    };
+    patiently(fails_at_first).unwrap();
+    assert_eq!(left, 0);
+    let mut tried = 0;
+    let refused = patiently(|| {
+        tried += 1;
+        Err(io::ErrorKind::PermissionDenied.into())
+    });
+    assert_eq!((tried, refused.unwrap_err().kind()), (1, io::ErrorKind::PermissionDenied));
+}

@@ -75,10 +75,11 @@ impl Core {
         oracle::Outcome { verdict, packets, offload: packet.offload }
     }
 
-    /// Lets time have its effect, and gives what the sweeper tells.
-    fn sweep(&mut self, now: Duration) -> Vec<Event> {
+    /// Lets time have its effect, in slices of so many entries, and gives what the sweeper tells.
+    fn sweep(&mut self, now: Duration, most: u32) -> Vec<Event> {
         let mut events = Vec::new();
-        self.sweeper.sweep(&self.nat, now, &mut |event| events.push(event));
+        let mut tell = |event| events.push(event);
+        while self.sweeper.slice(&self.nat, now, most, &mut tell).swept.is_none() {}
         self.sweeper.release(&self.nat);
         events.sort_by_key(event_key);
         events
@@ -172,7 +173,8 @@ impl Pair {
 
     /// Both sweepers look at their tables, and have to tell the same.
     pub(crate) fn sweep(&mut self) -> Result<(), String> {
-        let (alone, beside) = (self.alone.sweep(self.now), self.beside.sweep(self.now));
+        let (alone, beside) =
+            (self.alone.sweep(self.now, u32::MAX), self.beside.sweep(self.now, 3));
         if alone == beside {
             Ok(())
         } else {

@@ -306,6 +306,8 @@ mod tests {
             "small-packets",
             "mechanisms-goals",
             "dns64",
+            "kernel-translators",
+            "imix",
         ]);
         for (folder, experiment) in [
             ("clat", "clat-vs-dual-stack"),
@@ -314,13 +316,15 @@ mod tests {
             ("instructions", "small-packets"),
             ("mechanisms", "mechanisms-goals"),
             ("dns64", "dns64"),
+            ("guest", "kernel-translators"),
+            ("imix", "imix"),
         ] {
             assert!(text.contains(&format!("\"{folder}\"")), "{folder}");
             made.insert(folder.into(), all.remove(experiment).unwrap());
         }
         let page = draw(&text, made).unwrap();
         assert!(
-            page.matches("\n## ").count() >= 7 && page.contains("sudo fordway-lab run dns64"),
+            page.matches("\n## ").count() >= 9 && page.contains("sudo fordway-lab run dns64"),
             "{page}"
         );
     }

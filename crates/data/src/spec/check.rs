@@ -73,6 +73,8 @@ pub(super) fn misfits(document: &Document<'_>) -> Vec<Finding> {
     profiles(&mut check);
     exclusions(&mut check);
     let metrics: Vec<Metric> = parse_each(&value["metrics"]);
+    // Told once, not at every mechanism that names them.
+    let mut missing: Vec<Metric> = Vec::new();
     own_loads(&mut check);
     own_metrics(&mut check);
     own_goals(&mut check, &names, &metrics);
@@ -102,7 +104,9 @@ pub(super) fn misfits(document: &Document<'_>) -> Vec<Finding> {
         for one in check.each(&own("metrics")) {
             check.known(&one, "metric", &metric_names);
             let metric = value.pointer(&one).and_then(|v| serde_json::from_value(v.clone()).ok());
-            if let Some(metric) = metric.filter(|metric| !metrics.contains(metric)) {
+            let is_told = |metric: &Metric| metrics.contains(metric) || missing.contains(metric);
+            if let Some(metric) = metric.filter(|metric| !is_told(metric)) {
+                missing.push(metric);
                 let message =
                     format!("{} is not among the experiment's metrics", Metric::name(metric));
                 check.wrong(&one, message, "add it to `metrics` at the top".to_owned());

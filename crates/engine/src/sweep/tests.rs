@@ -1,4 +1,5 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 
@@ -29,9 +30,13 @@ fn translator(nat64: &Arc<Nat64>) -> Arc<Translator> {
 
 /// Opens a UDP session from this port of a host.
 fn open(nat64: &Nat64, port: u16) {
+    open_from(nat64, 1, port);
+}
+
+fn open_from(nat64: &Nat64, host: u16, port: u16) {
     let tuple = Tuple {
         protocol: Protocol::Udp,
-        near: ("2001:db8::1".parse::<Ipv6Addr>().unwrap(), port),
+        near: (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host), port),
         remote: (Ipv4Addr::new(198, 51, 100, 1), 53),
         segment: Segment::Other,
         pool6: 0,
@@ -133,20 +138,114 @@ fn entries_are_given_back_only_when_bursts_are_over() {
     let nat64 = tables(settings);
     let (queue, stop) = (Bursts::default(), Stop::new().unwrap());
     let (mut task, events) = task(&Current::new(translator(&nat64).into()), &queue, &stop);
-    let mut sweeper = Sweeper::new();
+    let mut pace = Pace::new(Sweeper::new());
     let used = || nat64.occupancy().map(|it| it.used);
     // Whoever is told to stop does not wait for the end of the burst.
     stop.set();
     queue.begin();
     open(&nat64, 1);
     poll("the entry to go", || {
-        task.sweep(&mut sweeper, &nat64);
+        task.stretch(&mut pace, &nat64);
         events.try_iter().find(|event| matches!(event, Event::BibRemoved(_)))
     });
     // The burst may still look at it.
-    assert!(!task.sweep(&mut sweeper, &nat64));
+    assert!(task.stretch(&mut pace, &nat64).is_none());
     assert_eq!(used()[..2], [1, 1]);
     queue.end();
-    assert!(task.sweep(&mut sweeper, &nat64));
+    assert!(task.stretch(&mut pace, &nat64).is_some());
     assert_eq!(used()[..2], [0, 0]);
+}
+
+#[test]
+fn looking_takes_a_fixed_share_of_the_time() {
+    let spent = Duration::from_millis(2);
+    let share = |work: Work| {
+        let all = spent + work.pause(spent);
+        spent.as_secs_f64() / all.as_secs_f64()
+    };
+    let looking = Work { looked: 100_000, ended: 0 };
+    assert!((share(looking) - 0.04).abs() < 1e-6);
+    // The more of the work was to remove entries, the less it is slowed down.
+    let removing = Work { looked: 1000, ended: 1000 };
+    assert!(share(removing) > 0.7, "{}", share(removing));
+    let some = share(Work { looked: 1000, ended: 10 });
+    assert!((0.05..0.1).contains(&some), "{some}");
+    assert_eq!(Work::default().pause(spent), Duration::ZERO);
+}
+
+#[test]
+fn a_sweep_of_large_tables_is_cut_into_stretches() {
+    let entries = 1 << 20;
+    let mut settings = settings(1);
+    settings.sizes.sessions = entries;
+    let nat64 = tables(settings);
+    open(&nat64, 1);
+    // All entries were used before.
+    nat64.memory().regions().meta.fresh[1].store(entries, Relaxed);
+    let (queue, stop) = (Bursts::default(), Stop::new().unwrap());
+    let (mut task, _events) = task(&Current::new(translator(&nat64).into()), &queue, &stop);
+    let mut pace = Pace::new(Sweeper::new());
+    while task.found.get() == Swept::default() {
+        assert!(pace.work.looked < u64::from(entries), "it has seen all, and does not say so");
+        task.stretch(&mut pace, &nat64).unwrap();
+    }
+    assert_eq!(task.found.get().sessions, [0, 1, 0]);
+    // A BIB entry, the sessions, a subscriber.
+    assert_eq!((pace.before.looked, pace.before.ended), (u64::from(entries) + 1, 0));
+}
+
+#[test]
+fn it_hurries_only_where_that_makes_room() {
+    let nat64 = tables(settings(1));
+    let mut pace = Pace::new(Sweeper::new());
+    let many = Work { looked: 1000, ended: 40 };
+    pace.before = many;
+    assert!(!pace.hurries(&nat64), "there is room");
+    (0..60).for_each(|port| open(&nat64, port));
+    assert!(pace.hurries(&nat64));
+    pace.before = Work { ended: 20, ..many };
+    assert!(!pace.hurries(&nat64), "what is there lives");
+}
+
+/// What sweeping costs; [docs/sizing.md] says how to run it.
+#[test]
+#[ignore = "measures for a minute, and asserts nothing about time"]
+fn ten_million_sessions_are_swept() {
+    const HOSTS: u16 = 1000;
+    const PORTS: u16 = 10_000;
+    let number = u32::from(HOSTS) * u32::from(PORTS);
+    let (first, last) = (Ipv4Addr::new(198, 18, 0, 0), Ipv4Addr::new(198, 18, 0, 255));
+    let range = Range { first, last, low: 1024, high: 65_535 };
+    let nat64 = tables(Settings {
+        pools: vec![Pool { ranges: vec![range], ..Pool::default() }],
+        sizes: Sizes { bibs: number, sessions: number, subscribers: u32::from(HOSTS) },
+        ..Settings::default()
+    });
+    let processor = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let time = || {
+        Duration::from_nanos(processor().tv_sec as u64 * 1_000_000_000 + processor().tv_nsec as u64)
+    };
+    for port in 0..PORTS {
+        (1..=HOSTS).for_each(|host| open_from(&nat64, host, port));
+    }
+    let (queue, stop) = (Bursts::default(), Stop::new().unwrap());
+    let (mut task, _) = task(&Current::new(translator(&nat64).into()), &queue, &stop);
+    task.sweeping.tell = None;
+    let mut pace = Pace::new(Sweeper::new());
+    for sweep in ["the first sweep", "a further sweep"] {
+        let (mut busy, mut paused, mut longest) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        task.found.set(Swept::default());
+        while task.found.get() == Swept::default() {
+            let before = time();
+            paused += task.stretch(&mut pace, &nat64).unwrap();
+            let stretch = time() - before;
+            (busy, longest) = (busy + stretch, longest.max(stretch));
+        }
+        assert_eq!(task.found.get().sessions, [0, u64::from(number), 0]);
+        let share = 100.0 * busy.as_secs_f64() / (busy + paused).as_secs_f64();
+        eprintln!(
+            "{sweep}: {busy:.1?} of {:.1?}, {share:.1} %; longest stretch {longest:.1?}",
+            busy + paused
+        );
+    }
 }

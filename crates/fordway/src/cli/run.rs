@@ -64,9 +64,27 @@ pub(crate) struct ReloadArgs {
 }
 
 #[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
 pub(crate) struct DownArgs {
     /// The translator
-    pub(crate) name: String,
+    pub(crate) name: Option<String>,
+    /// Everything that dead daemons have left on this host; what running ones have stays
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TakeoverArgs {
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+    #[command(flatten)]
+    pub(crate) set: SetArgs,
+    /// Give up what the next start can't take over: end sessions, move files aside. No daemon may run it
+    #[arg(long)]
+    pub(crate) drop: bool,
+    /// Write the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,7 @@
 //! `fordway reload`, `fordway down` and `fordway leave`.
 
+use std::collections::BTreeSet;
+
 use fordway_config::LevelFilter;
 use fordway_control::{Answer, Client, Request};
 use fordway_net::Manager;
@@ -40,32 +42,72 @@ pub(crate) fn leave(global: &Global) -> Result<(), Failure> {
 
 /// Takes a translator down: the daemon's, or what a dead one left.
 pub(crate) fn down(global: &Global, args: &DownArgs) -> Result<(), Failure> {
+    if args.all {
+        return down_all(global);
+    }
+    let name = args.name.as_deref().unwrap_or_default();
     let client = Client::new(global.socket());
     if !client.is_absent() {
-        let request = Request::Down { name: args.name.clone() };
+        let request = Request::Down { name: name.to_owned() };
         if let Answer::Done(text) = client.ask(&request)? {
             return output::print(&format!("{text}\n"));
         }
     }
-    let text = left_behind(global, &args.name)?;
-    output::print(&format!("{text}\n"))
+    match left_behind(global, name)? {
+        Left::Done(text) => output::print(&format!("{text}\n")),
+        Left::InUse => {
+            Err(Failure::failed(format!("{name} is in use: a running process has it open"))
+                .hint("name the socket (--socket) or the run directory (--run-dir) of its daemon"))
+        }
+        Left::Nothing => {
+            Err(Failure::failed(format!("there is nothing of a translator called {name}"))
+                .hint("fordway status shows the daemon's; name another socket or run directory"))
+        }
+    }
+}
+
+/// Takes down what dead daemons left in this network namespace. Running ones are left alone.
+fn down_all(global: &Global) -> Result<(), Failure> {
+    let mut names: BTreeSet<String> = fordway_net::owners(&global.run_dir)?.into_keys().collect();
+    names.extend(pins::names()?);
+    let mut failed = None;
+    for name in names {
+        match left_behind(global, &name) {
+            Ok(Left::Done(text)) => output::print(&format!("{text}\n"))?,
+            Ok(Left::InUse) => output::print(&format!("{name}: stays: its daemon runs\n"))?,
+            Ok(Left::Nothing) => {}
+            // The others are taken down all the same.
+            Err(failure) => failed = Some(failure.prefix(&format!("{name}: "))),
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// What a dead daemon left of a translator.
+pub(super) enum Left {
+    /// It is taken down: a line that says what it was.
+    Done(String),
+    /// A process has it in use.
+    InUse,
+    Nothing,
 }
 
 /// Takes down what a dead daemon left of a translator. Routes first, so that nothing untranslated leaves;
 /// programs last.
-fn left_behind(global: &Global, name: &str) -> Result<String, Failure> {
+pub(super) fn left_behind(global: &Global, name: &str) -> Result<Left, Failure> {
     // No daemon answers at the socket, but a process has the interface open.
     if fordway_tun::is_open(name).unwrap_or(false) {
-        return Err(Failure::failed(format!("{name} is in use: a running process has it open"))
-            .hint("name the socket (--socket) or the run directory (--run-dir) of its daemon"));
+        return Ok(Left::InUse);
     }
-    let mut manager = Manager::open(&global.run_dir, name)?;
+    let mut manager = match Manager::open(&global.run_dir, name) {
+        Err(fordway_net::Error::OwnerRunning { .. }) => return Ok(Left::InUse),
+        opened => opened?,
+    };
     let report = manager.restore()?;
     let programs = fordway_bpf::take_down(&pins::dir(name)?)?;
     if report.is_empty() && !programs {
-        return Err(Failure::failed(format!("there is nothing of a translator called {name}"))
-            .hint("fordway status shows the daemon's; name another socket or run directory"));
+        return Ok(Left::Nothing);
     }
     let programs = if programs { "kernel engine and " } else { "" };
-    Ok(format!("{name}: {programs}set-up of a dead daemon: {report}"))
+    Ok(Left::Done(format!("{name}: {programs}set-up of a dead daemon: {report}")))
 }

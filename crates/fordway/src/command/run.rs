@@ -53,7 +53,7 @@ fn start(
 }
 
 /// Options come before the file.
-fn adjust(global: &Global, measure: bool) -> Adjust {
+pub(super) fn adjust(global: &Global, measure: bool) -> Adjust {
     let global = global.clone();
     Adjust::new(move |config: &mut Config| {
         if config.control.socket.as_os_str() == fordway_config::DEFAULT_SOCKET {

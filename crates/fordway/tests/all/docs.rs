@@ -154,20 +154,22 @@ fn the_systemd_unit_is_sound() {
 }
 
 #[test]
-fn systemd_finds_no_fault_with_the_unit() {
+fn systemd_finds_no_fault_with_the_units() {
     if !has_programs(&["systemd-analyze"]) {
         return;
     }
-    let unit = std::fs::read_to_string(root().join("packaging/fordway.service")).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("fordway.service");
-    // The program need not be installed, nor its manual pages.
-    let unit = unit.replace("@BINDIR@/fordway", env!("CARGO_BIN_EXE_fordway"));
-    let unit: Vec<&str> = unit.lines().filter(|line| !line.starts_with("Documentation=")).collect();
-    std::fs::write(&path, unit.join("\n")).unwrap();
-    let output = Command::new("systemd-analyze").arg("verify").arg(&path).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && !errors.contains("fordway.service"), "{errors}");
+    for name in ["fordway.service", "fordway-clat.service"] {
+        let unit = std::fs::read_to_string(root().join("packaging").join(name)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        // The program need not be installed, nor its manual pages.
+        let unit = unit.replace("@BINDIR@/fordway", env!("CARGO_BIN_EXE_fordway"));
+        let lines = unit.lines().filter(|line| !line.starts_with("Documentation="));
+        std::fs::write(&path, lines.collect::<Vec<_>>().join("\n")).unwrap();
+        let output = Command::new("systemd-analyze").arg("verify").arg(&path).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !errors.contains(name), "{errors}");
+    }
 }
 
 #[test]

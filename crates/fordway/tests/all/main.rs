@@ -38,6 +38,7 @@ mod nat64_life;
 #[cfg(feature = "nat-pt")]
 mod nat_pt;
 mod offline;
+mod packages;
 mod path_mtu;
 mod pool4;
 mod privileges;
@@ -49,6 +50,7 @@ mod services;
 mod siit;
 mod softwire;
 mod ssh;
+mod takeover;
 mod top;
 mod trace;
 mod trt;

@@ -170,7 +170,7 @@ fn whatever_the_size_it_is_kept_and_the_message_is_whole() {
         message.add_additional(aaaa("ns.example.com.", 60, number));
     }
     let ready = ready(&message);
-    for size in 512..=ready.octets.len() + 1 {
+    for size in 512..=ready.octets().len() + 1 {
         let (read, octets, cut) = written(&ready, Form::Datagram(size), 11_000);
         assert!(octets.len() <= size);
         assert_eq!(cut, read.metadata.truncation);

@@ -18,7 +18,6 @@ fn synthesised_once_and_given_again() {
     let server = serve(&settings(&upstream));
     let address = server.local_addrs()[0];
     let query = query("host.example.net.", RecordType::AAAA);
-    // One client is served by one thread, whose cache has the answer the second time.
     let client = client(address);
     for _ in 0..5 {
         let answer = ask(&client, &query);
@@ -36,6 +35,37 @@ fn synthesised_once_and_given_again() {
     assert_eq!((stats.synthesised, stats.cached, stats.answers.noerror), (1, 4, 5));
     assert_eq!(stats.udp_queries, 5);
     assert_eq!((stats.waiting, stats.dropped.unsent), (0, 0));
+}
+
+/// The kernel assigns clients to threads by their ports: of 64, each of four threads gets some.
+#[test]
+fn all_threads_have_one_cache_and_one_answer_serves_both_questions() {
+    let upstream = Upstream::start();
+    let threads = NonZeroUsize::new(4).unwrap();
+    let server = serve(&Settings { threads, ..settings(&upstream) });
+    let clients: Vec<_> = (0..64).map(|_| client(server.local_addrs()[0])).collect();
+    for client in &clients {
+        let aaaa = ask(client, &query("host.example.net.", RecordType::AAAA));
+        assert_eq!(addresses(&aaaa), synthetic(POOL6));
+    }
+    let stats = server.stats();
+    assert_eq!((stats.synthesised, stats.cached), (1, 63));
+    let before = stats.upstream;
+    for client in &clients {
+        let a = ask(client, &query("host.example.net.", RecordType::A));
+        assert_eq!(addresses(&a), ["192.0.2.1".parse::<std::net::IpAddr>().unwrap()]);
+    }
+    let stats = server.stats();
+    // Made once, of the answer that the synthesis was made of.
+    assert_eq!((stats.forwarded, stats.cached), (1, 126));
+    assert_eq!(stats.upstream.cache_hits, before.cache_hits + 1);
+    assert_eq!(stats.upstream.cache_misses, before.cache_misses);
+    assert_eq!(upstream.count("host.example.net.", RecordType::A), 1);
+    // The other way round: of what came for a client, the synthesis is made.
+    ask(&clients[0], &query("other.example.net.", RecordType::A));
+    let aaaa = ask(&clients[1], &query("other.example.net.", RecordType::AAAA));
+    assert_eq!(addresses(&aaaa), synthetic(POOL6));
+    assert_eq!(upstream.count("other.example.net.", RecordType::A), 1);
 }
 
 #[test]

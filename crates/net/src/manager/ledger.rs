@@ -243,6 +243,12 @@ impl Ledger {
         Ok(renamed)
     }
 
+    /// The owners of all changes, also of those that can't be read; an owner of several comes several times.
+    pub(super) fn owners(&self) -> impl Iterator<Item = String> {
+        let known = self.entries.iter().flat_map(|entry| entry.owners.iter().cloned());
+        known.chain(self.foreign.iter().flat_map(|value| owners(value).map(str::to_owned)))
+    }
+
     /// How many changes of `owner` another version of this program has made, which this one can't read.
     pub(super) fn foreign(&self, owner: &str) -> usize {
         self.foreign.iter().filter(|value| owners(value).any(|name| name == owner)).count()

@@ -15,7 +15,7 @@ mod ledger;
 mod others;
 mod view;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -302,6 +302,18 @@ pub fn kept_by(run_dir: &Path, home: &str) -> Result<Vec<String>> {
     let Some(ledger) = look(run_dir)? else { return Ok(Vec::new()) };
     let is_its = |owner: &String| ledger.homes.get(owner).is_some_and(|it| it == home);
     Ok(ledger.kept.iter().filter(|owner| is_its(owner)).cloned().collect())
+}
+
+/// Everybody who has changes in the ledger of the calling thread's network namespace, whether they run or not, and how
+/// many of each are of another version of this program, which this one can't undo.
+///
+/// # Errors
+///
+/// As [`Manager::open`].
+pub fn owners(run_dir: &Path) -> Result<BTreeMap<String, usize>> {
+    let Some(ledger) = look(run_dir)? else { return Ok(BTreeMap::new()) };
+    let names: BTreeSet<String> = ledger.owners().collect();
+    Ok(names.into_iter().map(|name| (name.clone(), ledger.foreign(&name))).collect())
 }
 
 /// The ledger as it is; `None`: no change was made here.

@@ -15,8 +15,8 @@ pub(crate) fn home() -> &'static str {
 }
 
 /// Sets it, once.
-pub(super) fn set_home(socket: &Path) -> &'static str {
-    HOME.get_or_init(|| socket.to_string_lossy().into_owned())
+pub(super) fn set_home(socket: &Path) {
+    HOME.get_or_init(|| socket.to_string_lossy().into_owned());
 }
 
 /// Takes everything back, and says what came of it.

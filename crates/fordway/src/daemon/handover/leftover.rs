@@ -39,21 +39,6 @@ impl Leftover {
         Some(Leftover { name: name.to_owned(), run_dir: run_dir.to_owned(), until })
     }
 
-    /// What an earlier daemon of this control socket has left, and nothing in the file goes on with.
-    fn orphans(config: &Config, run_dir: &Path, home: &str) -> Result<Vec<Leftover>, Failure> {
-        let names = config.translators.iter().map(|it| it.name.as_str());
-        let of_kernel = config.nat44.iter().map(|it| it.name.as_str());
-        let of_kernel = of_kernel.chain(config.dual_stack.iter().map(|it| it.name.as_str()));
-        let names: BTreeSet<&str> = names.chain(of_kernel).collect();
-        let kept = fordway_net::kept_by(run_dir, home)?.into_iter();
-        let left = kept.filter(|name| !names.contains(name.as_str())).map(|name| Leftover {
-            name,
-            run_dir: run_dir.to_owned(),
-            until: Instant::now(),
-        });
-        Ok(left.collect())
-    }
-
     /// Takes it down: the host first, so that nothing untranslated leaves, programs last.
     pub(crate) fn take_down(self) {
         let taken = || -> Result<(), Failure> {
@@ -69,12 +54,22 @@ impl Leftover {
     }
 }
 
+/// What an earlier daemon of this control socket has left, and nothing in the file goes on with.
+pub(crate) fn orphans(config: &Config, run_dir: &Path) -> Result<Vec<String>, Failure> {
+    let names = config.translators.iter().map(|it| it.name.as_str());
+    let of_kernel = config.nat44.iter().map(|it| it.name.as_str());
+    let of_kernel = of_kernel.chain(config.dual_stack.iter().map(|it| it.name.as_str()));
+    let names: BTreeSet<&str> = names.chain(of_kernel).collect();
+    let kept = fordway_net::kept_by(run_dir, &config.control.socket.to_string_lossy())?;
+    Ok(kept.into_iter().filter(|name| !names.contains(name.as_str())).collect())
+}
+
 /// Takes down what is orphaned before anything new is set up: what an earlier daemon of this control socket has left
 /// under a name that is no longer in the file, and translators of killed daemons.
 pub(crate) fn clear(config: &Config, run_dir: &Path) -> Result<(), Failure> {
-    let home = ledger::set_home(&config.control.socket);
-    for orphan in Leftover::orphans(config, run_dir, home)? {
-        orphan.take_down();
+    ledger::set_home(&config.control.socket);
+    for name in orphans(config, run_dir)? {
+        Leftover { name, run_dir: run_dir.to_owned(), until: Instant::now() }.take_down();
     }
     // What this file has a name for is its own, to be taken up; services take up theirs.
     let names: Vec<&str> = config.translators.iter().map(|it| it.name.as_str()).collect();

@@ -22,7 +22,8 @@ use tracing::{info, warn};
 
 use crate::failure::Failure;
 
-const HEAD: &str = "fordway dynamic4 1 ";
+/// The start of the first line.
+pub(crate) const HEAD: &str = "fordway dynamic4 1 ";
 
 /// How often mappings are written: what a crash may lose.
 const INTERVAL: Duration = Duration::from_secs(30);

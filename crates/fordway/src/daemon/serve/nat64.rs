@@ -66,7 +66,7 @@ impl Running {
         Some(Nat64Status {
             pools: written_pools(settings),
             static_bib: nat64.bib(monotonic()).filter(|entry| entry.is_static).count(),
-            table_octets: settings.sizes.octets(),
+            table_octets: nat64.memory().regions().octets(),
             algs: nat64
                 .algs()
                 .map(|(alg, _)| (alg.label().to_owned(), alg.ports().to_vec()))

@@ -253,11 +253,13 @@ impl World {
             }
         }
         let mut probes = Vec::new();
-        self.sweeper.sweep(&self.nat, now, &mut |event| {
+        let mut tell = |event| {
             if let Swept::Probe { host, remote, pool6 } = event {
                 probes.push((host, remote, usize::from(pool6)));
             }
-        });
+        };
+        // In slices, as the engine does.
+        while self.sweeper.slice(&self.nat, now, 3, &mut tell).swept.is_none() {}
         self.sweeper.release(&self.nat);
         let mut wanted: Vec<_> =
             expected.probes.iter().map(|known| (known.v6, known.remote, known.pool6)).collect();

@@ -199,12 +199,14 @@ impl View<'_> {
         }
     }
 
-    /// Refreshes bound addresses under which there are BIB entries; `used`: the entries that were ever used.
-    pub(crate) fn keep_bound(&self, used: Range<u32>) {
-        if self.nat.settings.addresses.is_none() {
-            return;
-        }
-        for bib in used.filter_map(|index| View::entry(self.regions.bibs, index)) {
+    /// Whether addresses are bound.
+    pub(crate) fn binds_addresses(&self) -> bool {
+        self.nat.settings.addresses.is_some()
+    }
+
+    /// Refreshes the bound addresses of these BIB entries.
+    pub(crate) fn keep_bound(&self, entries: Range<u32>) {
+        for bib in entries.filter_map(|index| View::entry(self.regions.bibs, index)) {
             let addr = bib.v4().0;
             if bib.protocol.load(Relaxed) != 0
                 && bib.state() == state::LIVE

@@ -59,7 +59,11 @@ impl View<'_> {
         Ok(false)
     }
 
-    pub(crate) fn keep_bound(&self, _used: Range<u32>) {}
+    pub(crate) fn binds_addresses(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn keep_bound(&self, _entries: Range<u32>) {}
 }
 
 /// No DNS messages in the path of packets.

@@ -1,6 +1,5 @@
 //! Sweeping of sessions: expired, or without a BIB entry.
 
-use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -11,28 +10,16 @@ use crate::nat64::table::{
 
 use super::{Event, Pass};
 
-impl Pass<'_, '_> {
-    pub(crate) fn sessions(&mut self) {
-        // Permissions that ended after the loop had passed them.
-        let mut late = Vec::new();
-        for index in self.used(Kind::Session) {
-            let session = &self.view.regions.sessions[index as usize];
-            let life = session.life();
-            let passed = |died: &u32| *died < index;
-            match life.state {
-                state::FREE | state::CLAIMED => {}
-                state::LIMBO if self.found_limbo => self.limbo.push((Kind::Session, index)),
-                state::LIMBO => {}
-                _ if session.is_permission() => self.permission(index, session),
-                state::DEAD => late.extend(self.finish_session(index, session).filter(passed)),
-                _ => late.extend(self.session(index, session, life).filter(passed)),
-            }
-        }
-        for index in late {
-            let permission = &self.view.regions.sessions[index as usize];
-            if permission.life().state == state::DEAD {
-                self.finish_permission(index, permission);
-            }
+impl<'a> Pass<'a, '_> {
+    pub(crate) fn session(&mut self, index: u32) {
+        let session = &self.view.regions.sessions[index as usize];
+        let life = session.life();
+        match life.state {
+            state::FREE | state::CLAIMED => {}
+            state::LIMBO => self.found_in_limbo((Kind::Session, index)),
+            _ if session.is_permission() => self.permission(index, session),
+            state::DEAD => self.finish_session(index, session),
+            _ => self.live_session(index, session, life),
         }
     }
 
@@ -46,34 +33,35 @@ impl Pass<'_, '_> {
     fn finish_permission(&mut self, index: u32, permission: &Session) {
         let unlinked = self.unlink_session(index, permission);
         if self.may_go((Kind::Session, index), unlinked) {
-            self.put_in_limbo(index, permission);
+            self.session_to_limbo(index, permission);
         }
     }
 
-    /// Gives the permission that has ended with the session.
-    fn session(&mut self, index: u32, session: &Session, life: SessionLife) -> Option<u32> {
-        let bib = View::entry(self.view.regions.bibs, session.bib.load(Relaxed));
-        let Some(bib) = bib.filter(|bib| bib.state() == state::LIVE) else {
-            if session.end(life) {
-                count_in(&self.view.nat.ended().withdrawn, session);
-                return self.finish_session(index, session);
-            }
-            return None;
-        };
-        self.tell_of(session, bib);
+    fn live_session(&mut self, index: u32, session: &Session, life: SessionLife) {
+        let is_told = session.seen.load(Relaxed) & session_seen::TOLD != 0;
+        if !is_told || self.sweep.has_orphans {
+            let Some(bib) = self.live_bib_of(session) else {
+                if session.end(life) {
+                    count_in(&self.view.nat.ended().withdrawn, session);
+                    self.finish_session(index, session);
+                }
+                return;
+            };
+            self.tell_of(session, bib);
+        }
         let timeout = self.view.nat.ticks.of_class(life.timeout);
         if !self.expired(life.tick, timeout) {
             self.count_session(session, life);
-            return None;
-        }
-        if life.state == TcpState::Established as u8 {
+        } else if life.state == TcpState::Established as u8 {
             let after = SessionLife {
                 tick: self.view.now,
                 state: TcpState::Trans as u8,
                 timeout: Timeout::TcpTrans as u8,
                 ..life
             };
-            if session.change(life, after) {
+            if session.change(life, after)
+                && let Some(bib) = self.live_bib_of(session)
+            {
                 let pool6 = session.pool6.load(Relaxed);
                 let remote = session.remote();
                 (self.tell)(Event::Probe { host: bib.v6(), remote, pool6 });
@@ -81,37 +69,41 @@ impl Pass<'_, '_> {
             self.count_session(session, session.life());
         } else if session.end(life) {
             count_in(&self.view.nat.ended().expired, session);
-            return self.finish_session(index, session);
+            self.finish_session(index, session);
         } else {
             // Another thread has just used it.
             self.count_session(session, session.life());
         }
-        None
     }
 
     fn count_session(&mut self, session: &Session, life: SessionLife) {
+        let swept = &mut self.sweep.swept;
         if let Some(protocol) = Protocol::of(session.protocol.load(Relaxed)) {
-            self.swept.sessions[protocol.index()] += 1;
+            swept.sessions[protocol.index()] += 1;
         }
         if let Some(place) = TcpState::ALL.iter().position(|state| *state as u8 == life.state) {
-            self.swept.tcp_states[place] += 1;
+            swept.tcp_states[place] += 1;
         }
     }
 
     fn tell_of(&mut self, session: &Session, bib: &Bib) {
-        if session.seen.fetch_or(session_seen::TOLD, Relaxed) & session_seen::TOLD == 0 {
+        if session.seen.load(Relaxed) & session_seen::TOLD == 0 {
+            session.seen.fetch_or(session_seen::TOLD, Relaxed);
             (self.tell)(Event::SessionCreated(Binding::of(bib), session.remote()));
         }
     }
 
-    /// Unlinks a dead session and corrects the counts. Gives the permission that has ended with it.
-    fn finish_session(&mut self, index: u32, session: &Session) -> Option<u32> {
+    /// Unlinks a dead session and corrects the counts. What has ended with it is unlinked, too.
+    fn finish_session(&mut self, index: u32, session: &Session) {
         let unlinked = self.unlink_session(index, session);
         if !self.may_go((Kind::Session, index), unlinked) {
-            return None;
+            return;
         }
         let was_linked = unlinked == Unlinked::Done;
-        if let Some(bib) = View::entry(self.view.regions.bibs, session.bib.load(Relaxed)) {
+        let owner = session.bib.load(Relaxed);
+        let bib = View::entry(self.view.regions.bibs, owner);
+        let mut is_last = false;
+        if let Some(bib) = bib {
             if was_linked {
                 // It may have ended between two sweeps.
                 self.tell_of(session, bib);
@@ -126,21 +118,33 @@ impl Pass<'_, '_> {
             if let Some(subscriber) = self.view.subscriber_of(bib) {
                 one_less(&subscriber.sessions);
             }
-            if bib.remove_session() == 0 {
-                bib.since.store(self.view.now, Relaxed);
-            }
+            is_last = bib.remove_session() == 0;
         }
         self.forget(session);
-        let permission = PermissionKey::of(session.bib.load(Relaxed), &session.key());
+        let permission = PermissionKey::of(owner, &session.key());
         let died = session.life().permits.then(|| self.view.unpermit(&permission)).flatten();
-        self.put_in_limbo(index, session);
-        died
+        self.session_to_limbo(index, session);
+        if let Some(bib) = bib.filter(|_| is_last) {
+            self.lost_last_session(owner, bib);
+        }
+        // The sweep comes to one that lies behind the session.
+        if let Some(died) = died.filter(|died| *died < index) {
+            let permission = &self.view.regions.sessions[died as usize];
+            if permission.life().state == state::DEAD {
+                self.finish_permission(died, permission);
+            }
+        }
     }
 
-    fn put_in_limbo(&mut self, index: u32, session: &Session) {
+    fn session_to_limbo(&mut self, index: u32, session: &Session) {
         let limbo = SessionLife { tick: 0, state: state::LIMBO, timeout: 0, permits: false };
         session.life.store(limbo.word(), Release);
-        self.limbo.push((Kind::Session, index));
+        self.put_in_limbo((Kind::Session, index));
+    }
+
+    fn live_bib_of(&self, session: &Session) -> Option<&'a Bib> {
+        View::entry(self.view.regions.bibs, session.bib.load(Relaxed))
+            .filter(|bib| bib.state() == state::LIVE)
     }
 
     /// Removes the ALG's state of a session, unless the same ends have a new session.

@@ -22,35 +22,31 @@ impl Subscriber {
 }
 
 impl Pass<'_, '_> {
-    /// Ends subscribers whose blocks the settings no longer have.
-    pub(crate) fn review_subscribers(&mut self) {
-        for index in self.used(Kind::Subscriber) {
-            let subscriber = &self.view.regions.subscribers[index as usize];
-            if subscriber.state() != state::LIVE {
-                continue;
-            }
-            // It may have got a block after the settings were made.
-            self.view.nat.mark_blocks(subscriber);
-            match self.view.nat.home(subscriber) {
-                Some(number) => subscriber.pool.store(number as u16, Relaxed),
-                None => subscriber.end(),
-            }
+    /// Ends a subscriber whose blocks the settings no longer have.
+    pub(crate) fn review_subscriber(&mut self, index: u32) {
+        let subscriber = &self.view.regions.subscribers[index as usize];
+        if subscriber.state() != state::LIVE {
+            return;
+        }
+        // It may have got a block after the settings were made.
+        self.view.nat.mark_blocks(subscriber);
+        match self.view.nat.home(subscriber) {
+            Some(number) => subscriber.pool.store(number as u16, Relaxed),
+            None => subscriber.end(),
         }
     }
 
-    pub(crate) fn subscribers(&mut self) {
-        for index in self.used(Kind::Subscriber) {
-            let subscriber = &self.view.regions.subscribers[index as usize];
-            match subscriber.state() {
-                state::LIVE => self.live_subscriber(subscriber),
-                state::LIMBO if self.found_limbo => self.limbo.push((Kind::Subscriber, index)),
-                _ => {}
-            }
-            // A change of settings reads the blocks of subscribers.
-            let may_finish = self.view.nat.shared.is_unchanging();
-            if subscriber.state() == state::DEAD && is_unused(subscriber) && may_finish {
-                self.finish_subscriber(index, subscriber);
-            }
+    pub(crate) fn subscriber(&mut self, index: u32) {
+        let subscriber = &self.view.regions.subscribers[index as usize];
+        match subscriber.state() {
+            state::LIVE => self.live_subscriber(subscriber),
+            state::LIMBO => self.found_in_limbo((Kind::Subscriber, index)),
+            _ => {}
+        }
+        // A change of settings reads the blocks of subscribers.
+        let may_finish = || self.view.nat.shared.is_unchanging();
+        if subscriber.state() == state::DEAD && is_unused(subscriber) && may_finish() {
+            self.finish_subscriber(index, subscriber);
         }
     }
 
@@ -61,9 +57,12 @@ impl Pass<'_, '_> {
             (self.tell)(Event::BlockAssigned(subscriber.prefix(), block));
             told += 1;
         }
-        subscriber.seen.store(told, Relaxed);
-        self.swept.subscribers += 1;
-        if let Some(pool) = self.swept.pools.get_mut(usize::from(subscriber.pool.load(Relaxed))) {
+        if told != seen {
+            subscriber.seen.store(told, Relaxed);
+        }
+        let swept = &mut self.sweep.swept;
+        swept.subscribers += 1;
+        if let Some(pool) = swept.pools.get_mut(usize::from(subscriber.pool.load(Relaxed))) {
             pool.subscribers += 1;
             for (sum, ports) in pool.ports.iter_mut().zip(&subscriber.ports) {
                 *sum += u64::from(ports.load(Relaxed));
@@ -97,7 +96,7 @@ impl Pass<'_, '_> {
             }
         }
         subscriber.life.store(life(state::LIMBO, 0), SeqCst);
-        self.limbo.push((Kind::Subscriber, index));
+        self.put_in_limbo((Kind::Subscriber, index));
     }
 }
 

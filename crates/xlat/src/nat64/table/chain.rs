@@ -1,5 +1,6 @@
 //! Chains and free lists without locks; the rules stand in `crates/bpf/c/include/fordway_nat64.h`.
 
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -194,6 +195,21 @@ impl<'a, T: Chained> Chain<'a, T> {
     }
 }
 
+/// How many entries some free lists had when it was looked, and how many each was given since.
+#[derive(Debug)]
+pub(crate) struct Emptiest(Vec<i64>);
+
+impl Emptiest {
+    /// The list with the fewest entries, which is given one.
+    pub(crate) fn next(&mut self) -> usize {
+        let fewest = self.0.iter_mut().enumerate().min_by_key(|(_, count)| **count);
+        fewest.map_or(0, |(shard, count)| {
+            *count += 1;
+            shard
+        })
+    }
+}
+
 /// The free entries of a kind.
 #[derive(Debug)]
 pub(crate) struct FreeList<'a> {
@@ -294,11 +310,11 @@ impl<'a> FreeList<'a> {
         u64::from(self.fresh.load(Relaxed)) < most || self.used() < most
     }
 
-    /// Of the first `shards` lists, the one with the fewest entries.
-    pub(crate) fn emptiest(&self, shards: usize) -> usize {
+    /// The first `shards` lists, to be filled up.
+    pub(crate) fn emptiest(&self, shards: usize) -> Emptiest {
         // A count follows its head: it may be below 0 for a moment, and wraps.
-        let count = |(_, free): &(usize, &Free)| free.count.load(Relaxed) as i64;
-        self.shards.iter().take(shards).enumerate().min_by_key(count).map_or(0, |(shard, _)| shard)
+        let count = |free: &Free| free.count.load(Relaxed) as i64;
+        Emptiest(self.shards.iter().take(shards).map(count).collect())
     }
 
     /// Entries in use, as far as can be counted while others work.

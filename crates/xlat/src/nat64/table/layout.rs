@@ -32,7 +32,7 @@ pub const FREE_SHARDS: usize = 64;
 pub const PORT_TRIES: u32 = 32;
 
 /// Kinds of entries: index of [`Meta::entries`] and of the free lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Kind {
     /// [`Bib`].

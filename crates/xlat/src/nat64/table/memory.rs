@@ -32,8 +32,9 @@ impl Default for Sizes {
 }
 
 impl Sizes {
-    /// The most entries of a kind: an index has 32 bits, and a count of sessions 24.
-    pub const MAX: u32 = (1 << 24) - 2;
+    /// The most entries of a kind: kernel programs take an index for a positive number of 32 bits, and the counts of
+    /// entries taken at once for one with room above it.
+    pub const MAX: u32 = (1 << 30) - 2;
 
     /// Entries of each kind, entry 0 (which is never used) included.
     #[must_use]
@@ -41,15 +42,17 @@ impl Sizes {
         [self.bibs, self.sessions, self.subscribers].map(|entries| entries.min(Sizes::MAX) + 1)
     }
 
-    /// Heads of each directory: bib6, bib4, session, subscriber. A power of two; about one for each
-    /// entry.
+    /// Heads of each directory: bib6, bib4, session, subscriber. A power of two; from 5/8 to 5/4 of the entries. So a
+    /// session with a BIB entry of its own, and its share of three directories, takes 143 to 158 octets (64 + 64 + 3 heads
+    /// of 8), and a chain of full tables has at most 1.6 entries on average.
     #[must_use]
     pub fn heads(&self) -> [u32; 4] {
-        let heads = |entries: u32| entries.clamp(1, Sizes::MAX).next_power_of_two();
+        let heads =
+            |entries: u32| (entries.clamp(1, Sizes::MAX) / 8 * 5).max(1).next_power_of_two();
         [heads(self.bibs), heads(self.bibs), heads(self.sessions), heads(self.subscribers)]
     }
 
-    /// Octets of all tables.
+    /// Octets of new tables.
     #[must_use]
     pub fn octets(&self) -> u64 {
         let entries = self.entries().map(u64::from);
@@ -73,6 +76,17 @@ pub struct Regions<'a> {
     pub heads: [&'a [AtomicU64]; 4],
     /// Heads of free lists: [`FREE_SHARDS`] for each kind.
     pub free: &'a [Free],
+}
+
+impl Regions<'_> {
+    /// Octets of the entries and of their directories.
+    #[must_use]
+    pub fn octets(&self) -> u64 {
+        let heads: usize = self.heads.iter().map(|heads| size_of_val(*heads)).sum();
+        let entries =
+            size_of_val(self.bibs) + size_of_val(self.sessions) + size_of_val(self.subscribers);
+        (entries + heads) as u64
+    }
 }
 
 /// Gives access to the tables' memory, which other processors may be changing.
@@ -113,13 +127,37 @@ pub fn live_sessions(sessions: &[Session]) -> u64 {
     sessions.iter().filter(|entry| entry.life().is_live() && !entry.is_permission()).count() as u64
 }
 
-/// Whether tables that were found are of a known layout and of these sizes.
+/// Whether tables that were found are of a known layout.
+#[must_use]
+pub fn is_known(meta: &Meta) -> bool {
+    matches!(meta.layout.load(Relaxed), LAYOUT | LAYOUT_PERMISSIONS)
+}
+
+/// Whether tables that were found are of a known layout and of these sizes. They may have other numbers of heads: an
+/// earlier version made more.
 #[must_use]
 pub fn fits(meta: &Meta, sizes: &Sizes) -> bool {
-    matches!(meta.layout.load(Relaxed), LAYOUT | LAYOUT_PERMISSIONS)
+    is_known(meta)
         && !is_superseded(meta)
         && meta.entries.iter().zip(sizes.entries()).all(|(found, size)| found.load(Relaxed) == size)
-        && meta.masks.iter().zip(sizes.heads()).all(|(mask, size)| mask.load(Relaxed) == size - 1)
+        && heads_of(meta).is_some()
+}
+
+/// The numbers of heads of tables that were found: bib6, bib4, session, subscriber. `None`: one of them is no power of
+/// two.
+#[must_use]
+pub fn heads_of(meta: &Meta) -> Option<[u32; 4]> {
+    let heads = [0, 1, 2, 3].map(|which: usize| meta.masks[which].load(Relaxed).wrapping_add(1));
+    heads.iter().all(|heads| heads.is_power_of_two()).then_some(heads)
+}
+
+/// Whether tables that were found hold what filtering needs, address-dependent or not. Those in which nothing has been
+/// made yet suit both.
+#[must_use]
+pub fn suits(meta: &Meta, filters_by_address: bool) -> bool {
+    let other = if filters_by_address { LAYOUT } else { LAYOUT_PERMISSIONS };
+    let is_new = meta.fresh.iter().all(|fresh| fresh.load(Relaxed) <= 1);
+    is_new || is_superseded(meta) || meta.layout.load(Relaxed) != other
 }
 
 /// Which prefixes stand behind the numbers in sessions, and how many bits of an IPv6 address name a subscriber: the

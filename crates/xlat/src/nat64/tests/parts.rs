@@ -1,7 +1,7 @@
 //! What the tables are built of, each part alone.
 
 use super::*;
-use crate::nat64::memory::{fits, is_superseded};
+use crate::nat64::memory::{fits, heads_of, is_superseded};
 use crate::nat64::policy::{BlockBitmap, ticks as in_ticks};
 use crate::nat64::table::{Chained, Directory, FREE_SHARDS, FreeList, Secret};
 
@@ -31,21 +31,20 @@ fn hashes_are_those_of_the_other_engine() {
 fn tables_are_as_large_as_they_say() {
     let sizes = Sizes { bibs: 100, sessions: 300, subscribers: 1 };
     assert_eq!(sizes.entries(), [101, 301, 2]);
-    assert_eq!(sizes.heads(), [128, 128, 512, 1]);
+    assert_eq!(sizes.heads(), [64, 64, 256, 1]);
     let heap = Heap::new(&sizes, [1, 2]);
     let regions = heap.regions();
-    let octets = size_of_val(regions.bibs)
-        + size_of_val(regions.sessions)
-        + size_of_val(regions.subscribers)
-        + regions.heads.iter().map(|heads| size_of_val(*heads)).sum::<usize>();
-    assert_eq!(sizes.octets(), octets as u64);
+    assert_eq!(sizes.octets(), 101 * 64 + 301 * 64 + 2 * 128 + 385 * 8);
+    assert_eq!(regions.octets(), sizes.octets());
 
     assert!(fits(regions.meta, &sizes));
     assert!(!fits(regions.meta, &Sizes { bibs: 101, ..sizes }), "the same directory");
     regions.meta.masks[2].fetch_xor(0x200, Ordering::Relaxed);
     assert!(!fits(regions.meta, &sizes));
-    regions.meta.masks[2].fetch_xor(0x200, Ordering::Relaxed);
-    assert!(fits(regions.meta, &sizes));
+    assert_eq!(heads_of(regions.meta), None);
+    regions.meta.masks[2].fetch_xor(0x300, Ordering::Relaxed);
+    assert!(fits(regions.meta, &sizes), "an earlier version made more heads");
+    assert_eq!(heads_of(regions.meta), Some([64, 64, 512, 1]));
     regions.meta.by_address.store(1, Ordering::Relaxed);
     assert!(is_superseded(regions.meta) && !fits(regions.meta, &sizes), "without permissions");
     regions.meta.layout.fetch_add(1, Ordering::Relaxed);
@@ -349,10 +348,35 @@ fn counts_that_are_right_are_left() {
 }
 
 #[test]
-fn an_index_has_24_bits() {
+fn an_index_has_30_bits() {
     let most = Sizes { bibs: u32::MAX, sessions: u32::MAX, subscribers: u32::MAX };
-    assert_eq!(most.entries(), [(1 << 24) - 1; 3]);
-    assert_eq!(most.heads(), [1 << 24; 4]);
+    assert_eq!(most.entries(), [(1 << 30) - 1; 3]);
+    assert_eq!(most.heads(), [1 << 30; 4]);
+}
+
+#[test]
+fn a_session_takes_158_octets_at_most() {
+    let most = u64::from(Sizes::MAX);
+    let powers = (12..=30)
+        .flat_map(|bits| [1 << bits, (1_u64 << bits) * 8 / 5, (1_u64 << bits) * 8 / 5 + 8]);
+    for number in powers.chain([262_144, 1_000_000, 10_000_000]).map(|number| number.min(most)) {
+        let entries = number as u32;
+        let sizes = Sizes { bibs: entries, sessions: entries, subscribers: 1 };
+        // Beside the sessions there are the entries 0, and a subscriber.
+        let each = (sizes.octets() - 2 * 64 - 2 * 128 - 8) as f64 / number as f64;
+        assert!((142.9..=158.1).contains(&each), "{each} octets for each of {number}");
+    }
+}
+
+#[test]
+fn a_binding_counts_16_million_sessions() {
+    let nat = nat(settings(pool(1024, 65_535)));
+    nat.from_v6(&udp(1, 1), at(0), 0).unwrap();
+    let bib = &nat.memory().regions().bibs[1];
+    bib.life.fetch_add(0xff_fffd, Ordering::Relaxed);
+    assert!(bib.add_session());
+    assert!(!bib.add_session(), "the state comes behind it");
+    assert_eq!(bib.state(), state::LIVE);
 }
 
 #[test]
