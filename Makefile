@@ -18,7 +18,7 @@ TEST_NEEDS     := $(LAB_NEEDS) bind9-dnsutils chromium dnsmasq-base kea-dhcp6-se
                   snmp snmpd traceroute tshark
 # What makes packages and an image of the built programs, and what tests them.
 PACKAGE_NEEDS  := buildah debhelper dpkg-dev lintian xz-utils
-PACKAGE_TEST_NEEDS := $(PACKAGE_NEEDS) crun iproute2 iputils-ping mmdebstrap nftables podman python3 systemd util-linux
+PACKAGE_TEST_NEEDS := $(PACKAGE_NEEDS) iproute2 iputils-ping mmdebstrap nftables podman procps python3 runc systemd util-linux
 
 # Tests of crates/testkit that need nothing but the core.
 CORE_TESTS := all vectors

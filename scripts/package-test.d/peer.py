@@ -4,6 +4,7 @@ The server prints its port. The client sends eight octets over each connection a
 until its standard input ends; after each round it prints the number of rounds, and how many connections failed so far.
 """
 
+import contextlib
 import selectors
 import socket
 import sys
@@ -56,7 +57,9 @@ def ask(address, port, count):
         print(rounds, failed, flush=True)
 
 
-if sys.argv[1] == "server":
-    serve(sys.argv[2])
-else:
-    ask(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+# Ctrl-C ends all processes of the test.
+with contextlib.suppress(KeyboardInterrupt):
+    if sys.argv[1] == "server":
+        serve(sys.argv[2])
+    else:
+        ask(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -93,8 +93,9 @@ fn sooner(until: Option<Instant>, found: &Found) -> Option<Instant> {
 
 /// Sends two questions at once, and returns the answer to the first.
 ///
-/// The second is not asked if its answer or that to the first is in the cache (as that to the first may be by now). Once it is asked, it goes on whether it is
-/// needed or not: its answer is cached for the client's own query, which mostly asks for A records as well.
+/// The second is not asked if its answer is in the cache, nor if that to the first has come there meanwhile. Once it is
+/// asked, it goes on whether it is needed or not: its answer is cached for the client's own query, which mostly asks for A
+/// records as well.
 async fn ask_both(
     resolver: &Arc<Resolver>,
     client: Option<Network>,

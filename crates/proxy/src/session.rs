@@ -6,7 +6,6 @@ mod tests;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Buf;
@@ -20,7 +19,7 @@ use super::exchange::{End, Exchange, Pinned};
 use super::http1::Http1;
 use super::reason::Reason;
 use super::request::{Request, RequestContext};
-use super::shared::Active;
+use super::shared::{Active, Held};
 use super::worker::Worker;
 use super::{head, http2};
 use fordway_serve::{Network, Ticket};
@@ -57,7 +56,7 @@ async fn serve(
     stream: TcpStream,
     client: IpAddr,
     worker: Rc<Worker>,
-    active: Rc<Arc<Active>>,
+    active: Rc<Held>,
     ticket: Ticket,
 ) {
     let _guard = worker.client_guard();

@@ -1,6 +1,7 @@
 //! State that the threads of a proxy share.
 
 use std::io;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -38,6 +39,17 @@ pub(super) struct Tls(pub(super) TlsAcceptor);
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Tls")
+    }
+}
+
+/// Settings as one thread holds them: its sessions share them by a count that no other thread writes to.
+pub(super) struct Held(pub(super) Arc<Active>);
+
+impl Deref for Held {
+    type Target = Active;
+
+    fn deref(&self) -> &Active {
+        &self.0
     }
 }
 

@@ -19,7 +19,7 @@ use super::pool::{Place, Pool, Server};
 use super::reason::Reason;
 use super::request::{Method, Request};
 use super::settings::{Forward, Mode, Reverse};
-use super::shared::{Active, Shared};
+use super::shared::{Active, Held, Shared};
 use super::stats::Counters;
 use fordway_serve::pipe::Pipes;
 use fordway_serve::{Network, Tally, Ticket};
@@ -29,7 +29,7 @@ pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     index: usize,
     /// The settings that [`Worker::active`] has given last.
-    active: RefCell<Rc<Arc<Active>>>,
+    active: RefCell<Rc<Held>>,
     pool: RefCell<Pool>,
     /// For tunnels.
     pub(super) pipes: RefCell<Pipes>,
@@ -72,7 +72,7 @@ impl Drop for Tunnel {
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, index: usize) -> Worker {
-        let active = RefCell::new(Rc::new(shared.active.load_full()));
+        let active = RefCell::new(Rc::new(Held(shared.active.load_full())));
         Worker {
             shared,
             index,
@@ -93,11 +93,11 @@ impl Worker {
 
     /// The settings of this moment: a reference of this thread, since counting those of all threads would be a write that
     /// they share.
-    pub(super) fn active(&self) -> Rc<Arc<Active>> {
+    pub(super) fn active(&self) -> Rc<Held> {
         let now = self.shared.active.load();
         let mut active = self.active.borrow_mut();
-        if !Arc::ptr_eq(&now, &active) {
-            *active = Rc::new(Arc::clone(&now));
+        if !Arc::ptr_eq(&now, &active.0) {
+            *active = Rc::new(Held(Arc::clone(&now)));
         }
         Rc::clone(&active)
     }

@@ -12,6 +12,7 @@ mod clat_auto_host;
 mod clat_auto_speed;
 mod clat_hooks;
 mod cli;
+mod control;
 mod daemon;
 mod direct;
 mod discover;

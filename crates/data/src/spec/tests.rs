@@ -1,0 +1,81 @@
+use super::*;
+
+#[test]
+fn built_in_experiments_parse_and_name_each_other() {
+    let all = Experiment::built_in().unwrap();
+    assert_eq!(all.len(), 16);
+    for experiment in all {
+        for profile in ["quick", "standard", "strict"] {
+            experiment.profile(profile).unwrap();
+        }
+        assert!(experiment.mechanisms.iter().any(|m| m.same_as.is_some()), "no A/A pair");
+        let stateful = |m: &&MechanismSpec| {
+            matches!(m.kind, Kind::Nat64 | Kind::Nat44 | Kind::Xlat464)
+                || m.kind.carries() != Carries::Packets
+        };
+        for arm in experiment.mechanisms.iter().filter(stateful) {
+            // Nothing can be sent to a client that has not sent first.
+            let from_outside = |m: &Metric| {
+                matches!(
+                    m.load(),
+                    Some(
+                        Load::Frames(Way::Down)
+                            | Load::Pairs(Way::Down)
+                            | Load::Imix(Way::Down)
+                            | Load::Datagrams(Way::Down)
+                            | Load::Paced(Way::Down)
+                    )
+                )
+            };
+            let own = if arm.metrics.is_empty() { &experiment.metrics } else { &arm.metrics };
+            assert!(!own.iter().any(from_outside), "{}", arm.name);
+        }
+    }
+}
+
+#[test]
+fn unknown_keys_and_names_are_refused() {
+    let good = Experiment::text("nat64").unwrap();
+    assert!(Experiment::parse(&format!("colour = 1\n{good}")).is_err());
+    let bad = good.replace("sentinel = \"native-v6\"", "sentinel = \"nothing\"");
+    assert!(matches!(Experiment::parse(&bad), Err(DataError::Experiment(_))));
+}
+
+#[test]
+fn an_arm_that_cannot_be_is_refused_with_what_to_write() {
+    let with = |arm: &str, change: (&str, &str)| {
+        let mut spec = Experiment::find("interop-mechanisms").unwrap();
+        let text = toml::to_string(spec.mechanism(arm).unwrap()).unwrap();
+        let changed: MechanismSpec = toml::from_str(&text.replace(change.0, change.1)).unwrap();
+        spec.mechanisms.retain(|m| m.name != arm);
+        spec.mechanisms.push(changed);
+        Experiment::parse(&toml::to_string(&spec).unwrap()).map(drop)
+    };
+    let error = |arm, change| with(arm, change).unwrap_err().to_string();
+    assert!(with("trt-fordway", ("", "")).is_ok());
+    let said = error("trt-fordway", ("hops = 1", "hops = 2"));
+    assert!(said.contains("TRT stands in the one box"), "{said}");
+    let said = error("trt-fordway", ("\"initiation\"", "\"rtt\""));
+    assert!(said.contains("rtt is nothing that TRT carries"), "{said}");
+    let said = error("trt-fordway", ("simplex_", "duplex_"));
+    assert!(said.contains("from the server to the client, which TRT has not"), "{said}");
+    let said = error("proxy-fordway", ("\"initiation\"]", "\"tcp_throughput_up\"]"));
+    assert!(said.contains("tcp_throughput_up is nothing that Proxy carries"), "{said}");
+    let said = error("clat-fordway-kernel", ("hops = 1", "hops = 1\nalg = [\"ftp\"]"));
+    assert!(said.contains("leave alg out"), "{said}");
+}
+
+#[test]
+fn a_run_that_names_nothing_known_is_refused() {
+    let run = "[run]\nprofile = \"quick\"\nseed = 1\nblocks = 1\ndurations_s = [1]\n\
+               clocksources = []\noffloads = true\nmechanisms = [\"native-v6\"]\n\
+               replay = \"\"\n[run.skipped]\n[run.versions]\n";
+    let with = |from: &str, to: &str| {
+        Experiment::parse(&format!("{}{}", BUILT_IN[1], run.replace(from, to)))
+    };
+    assert!(with("", "").is_ok());
+    assert!(with("\"quick\"", "\"huge\"").is_err());
+    assert!(with("[\"native-v6\"]", "[\"native-v5\"]").is_err());
+    assert!(with("blocks = 1", "blocks = 0").is_err());
+    assert!(with("durations_s = [1]", "durations_s = []").is_err());
+}
