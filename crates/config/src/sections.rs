@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::json;
 use tracing::level_filters::LevelFilter;
 
 use crate::DEFAULT_SOCKET;
@@ -56,11 +57,48 @@ keys! {
     /// `[metrics]`: the HTTP endpoint for Prometheus.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Metrics, reload(Restart) {
-        /// HTTP endpoint for Prometheus, at `/metrics`. Off without an address. It has no authentication: keep it on
-        /// loopback or a management network
+        /// HTTP endpoint for Prometheus, at `/metrics`, and for [health](api.md#health). Off without an address. One beyond
+        /// loopback needs a certificate or a token
         listen: Vec<SocketAddr> = list(SOCKET, "write a list such as [\"[::1]:9464\"]"), or(Vec::new());
+        /// Certificate and those that vouch for it, in PEM: clients speak TLS. It is read again at each reload
+        certificate: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/metrics.pem"))), or(None);
+        /// Key of the certificate, in PEM
+        key: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/metrics.key"))), or(None);
+        /// File with a token, which clients show for `/metrics` (`Authorization: Bearer`, RFC 6750), of 16 characters or
+        /// more. It is read again at each reload. `"none"`: everybody who reaches an address may read
+        token_file: Option<MetricsToken> = Given(TOKEN), or(None);
     }
 }
+
+impl Metrics {
+    /// Certificate and key, if clients speak TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<(&PathBuf, &PathBuf)> {
+        self.certificate.as_ref().zip(self.key.as_ref())
+    }
+}
+
+/// What readers of metrics have to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetricsToken {
+    /// Nothing, wherever the endpoint listens.
+    None,
+    /// The token in this file.
+    File(PathBuf),
+}
+
+const TOKEN: Plain<MetricsToken> = Plain {
+    read: |v| match v.get_ref().as_str() {
+        Some("none") => Ok(MetricsToken::None),
+        _ => value::file(v, "/etc/fordway/metrics.token").map(MetricsToken::File),
+    },
+    write: |token| match token {
+        MetricsToken::None => "none".into(),
+        MetricsToken::File(file) => file.to_string_lossy().into_owned().into(),
+    },
+    named: ("`\"none\"`, absolute path", "", "FILE"),
+    schema: || json!({"anyOf": [{"type": "string", "pattern": "^/"}, {"const": "none"}]}),
+};
 
 keys! {
     /// `[log]`.

@@ -89,6 +89,14 @@ pub enum Request {
         /// `off`, `error`, `warn`, `info`, `debug` or `trace`.
         level: String,
     },
+    /// Measure the time that each packet of a translator takes in the kernel engine, or measure it no more, until a reload
+    /// says otherwise.
+    Measure {
+        /// The translator.
+        name: String,
+        /// Whether to measure.
+        on: bool,
+    },
     /// Take one translator down.
     Down {
         /// Its name.
@@ -180,6 +188,7 @@ impl Request {
             // A trace replaces programs, and shows who talks to whom as it happens.
             Request::Reload { .. }
             | Request::LogLevel { .. }
+            | Request::Measure { .. }
             | Request::Down { .. }
             | Request::Leave {}
             | Request::BibAdd { .. }
@@ -248,6 +257,7 @@ mod tests {
             Request::Reload { dry_run: false },
             Request::Reload { dry_run: true },
             Request::LogLevel { level: "debug".to_owned() },
+            Request::Measure { name: "nat64".to_owned(), on: true },
             Request::Down { name: "nat64".to_owned() },
             Request::Leave {},
             Request::List {

@@ -19,6 +19,9 @@ pub struct PlannedChange {
     pub name: String,
     /// What becomes of it.
     pub action: PlannedAction,
+    /// Of a translator that is renamed: its name so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// Of a translator: keys whose values differ. None: what the host says has changed, not the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
@@ -38,6 +41,8 @@ pub enum PlannedAction {
     Added,
     /// It goes on with other values.
     Changed,
+    /// It goes on under another name, perhaps with other values.
+    Renamed,
     /// It is taken down.
     Removed,
 }

@@ -35,7 +35,8 @@ pub(crate) use export::{ExportArgs, Program};
 pub(crate) use import::{ImportArgs, Origin};
 pub(crate) use offline::{ExplainArgs, PcapArgs};
 pub(crate) use run::{
-    BenchArgs, CheckArgs, DownArgs, ReloadArgs, RunArgs, TakeoverArgs, TraceArgs,
+    BenchArgs, CheckArgs, DownArgs, MeasureArgs, ReloadArgs, RunArgs, Switch, TakeoverArgs,
+    TraceArgs,
 };
 pub(crate) use source::{Source, SourceArgs};
 pub(crate) use tables::{BibArgs, BibCommand, DrainArgs, ListArgs, SessionsArgs, SubscribersArgs};
@@ -162,6 +163,15 @@ Examples:
         #[arg(value_parser = level)]
         level: fordway_config::LevelFilter,
     },
+    /// Measure the time that packets take in a translator's kernel engine, or not, while the daemon runs
+    ///
+    /// `fordway status` shows the mean. It costs a little per packet. The next reload or start does as `measure` in the
+    /// configuration says.
+    #[command(after_help = "\
+Examples:
+  fordway measure nat64 on && sleep 10 && fordway status --json | jq .translators[].kernel.ns_per_packet
+  fordway measure nat64 off")]
+    Measure(MeasureArgs),
     /// Take one translator down, also one whose daemon was killed
     ///
     /// A running daemon goes on with its other translators. Of a translator whose daemon is dead,

@@ -30,6 +30,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Run(args) => run::file(&global, &args),
         Command::Reload(args) => control::reload(&global, &args),
         Command::LogLevel { level } => control::log_level(&global, level),
+        Command::Measure(args) => control::measure(&global, &args),
         Command::Down(args) => control::down(&global, &args),
         Command::Leave => control::leave(&global),
         Command::Takeover(args) => takeover::run(&global, &args),

@@ -80,7 +80,13 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         let host = kernel::probe(&job.config.translators);
         let tunnels = tunnels::Tunnels::default();
         let mut services = services::Services::set_up(&job.config, &job.run_dir, &tunnels)?;
-        let mut context = Context { run_dir: job.run_dir.clone(), host, queues: 0, tunnels };
+        let mut context = Context {
+            run_dir: job.run_dir.clone(),
+            host,
+            queues: 0,
+            tunnels,
+            yielding: BTreeSet::new(),
+        };
         let dstm_clients = dstm_client::open(&job.config.dstm_clients)?;
         let (automatic, fixed) = auto::split(&job.config.translators);
         let automatic = auto::open(&automatic, &context)?;
@@ -104,7 +110,9 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
                 return Err(failure);
             }
         };
-        let daemon = Handle::new(job, Translators { running, context }, automatic, services);
+        let translators = Translators { running, context };
+        let access = sockets.access.clone();
+        let daemon = Handle::new(job, translators, automatic, services, access);
         daemon.start_dstm_clients(dstm_clients);
         let served = serve(sockets, &daemon, timeout);
         let end = match &served {
@@ -179,7 +187,8 @@ fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> Result<control
         let (stats, health) = (requests.clone(), requests.clone());
         let take = async move || stats.submit(Handle::stats).await;
         let waits_for = async move || health.submit(Handle::waits_for).await;
-        let serve = move || metrics::serve(sockets.metrics, take, waits_for);
+        let access = sockets.access;
+        let serve = move || metrics::serve(sockets.metrics, access, take, waits_for);
         privilege::apart("fordway-metrics", serve)?;
     }
     privilege::apart("fordway-control", move || control::serve(listeners, requests, timeout))?;
@@ -278,6 +287,8 @@ fn reload(daemon: &Handle) {
 struct Sockets {
     control: (control::Listeners, control::Guard),
     metrics: Vec<std::net::TcpListener>,
+    /// Who may read them.
+    access: metrics::Access,
 }
 
 impl Sockets {
@@ -285,7 +296,10 @@ impl Sockets {
         let settings = &job.config.control;
         let readers = control::readers(settings.read_group.as_deref())?;
         let control = control::listen(&settings.socket, readers)?;
-        let metrics = job.config.metrics.listen.iter().map(|address| metrics::listen(*address));
-        Ok(Sockets { control, metrics: metrics.collect::<Result<_, _>>()? })
+        let metrics = &job.config.metrics;
+        let access = metrics::Access::default();
+        access.set(metrics::Guards::read(metrics)?);
+        let metrics = metrics.listen.iter().map(|address| metrics::listen(*address));
+        Ok(Sockets { control, metrics: metrics.collect::<Result<_, _>>()?, access })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use fordway_config::Settings;
 
 #[derive(Debug, Args)]
@@ -51,6 +51,20 @@ pub(crate) struct RunArgs {
     /// Let the kernel engines take the time of each packet; fordway status shows the mean
     #[arg(long)]
     pub(crate) measure: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MeasureArgs {
+    /// The translator
+    pub(crate) name: String,
+    /// Whether to measure
+    pub(crate) switch: Switch,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
 }
 
 #[derive(Debug, Args)]

@@ -11,16 +11,18 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::access::{Access, Guards};
 use super::encode;
 use crate::failure::Failure;
 use fordway_control::Stats;
@@ -65,12 +67,16 @@ pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Failu
 
 /// Serves clients for ever. `take` takes the counters; `waits_for` asks the daemon what it waits for before it does all of
 /// its work.
-pub(crate) async fn serve<T, W>(listeners: Vec<std::net::TcpListener>, take: T, waits_for: W)
-where
+pub(crate) async fn serve<T, W>(
+    listeners: Vec<std::net::TcpListener>,
+    access: Access,
+    take: T,
+    waits_for: W,
+) where
     T: AsyncFn() -> std::io::Result<Stats> + 'static,
     W: AsyncFn() -> std::io::Result<Vec<String>> + 'static,
 {
-    let served = Rc::new(Served { snapshot: Snapshot::new(take), waits_for });
+    let served = Rc::new(Served { access, snapshot: Snapshot::new(take), waits_for });
     let mut servers = tokio::task::JoinSet::new();
     for listener in listeners {
         match TcpListener::from_std(listener) {
@@ -110,6 +116,7 @@ where
 
 /// What clients are answered from.
 struct Served<T, W> {
+    access: Access,
     snapshot: Snapshot<T>,
     waits_for: W,
 }
@@ -155,9 +162,25 @@ where
     T: AsyncFn() -> std::io::Result<Stats> + 'static,
     W: AsyncFn() -> std::io::Result<Vec<String>> + 'static,
 {
+    let guards = served.access.now();
+    let Some(tls) = &guards.tls else { return exchange(stream, served, &guards).await };
+    match tokio::time::timeout(HEAD, tls.accept(stream)).await {
+        Ok(Ok(stream)) => exchange(stream, served, &guards).await,
+        Ok(Err(error)) => debug!("metrics: {error}"),
+        Err(_) => debug!("metrics: a client took too long for TLS"),
+    }
+}
+
+/// One request and its answer.
+async fn exchange<S, T, W>(stream: S, served: &Rc<Served<T, W>>, guards: &Arc<Guards>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+    T: AsyncFn() -> std::io::Result<Stats> + 'static,
+    W: AsyncFn() -> std::io::Result<Vec<String>> + 'static,
+{
     let service = service_fn(|request| {
-        let served = Rc::clone(served);
-        async move { Ok::<_, Infallible>(respond(&request, &served).await) }
+        let (served, guards) = (Rc::clone(served), Arc::clone(guards));
+        async move { Ok::<_, Infallible>(respond(&request, &served, &guards).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -171,18 +194,30 @@ where
     }
 }
 
-async fn respond<T, W>(request: &Request<Incoming>, served: &Served<T, W>) -> Response<Full<Bytes>>
+async fn respond<T, W>(
+    request: &Request<Incoming>,
+    served: &Served<T, W>,
+    guards: &Guards,
+) -> Response<Full<Bytes>>
 where
     T: AsyncFn() -> std::io::Result<Stats>,
     W: AsyncFn() -> std::io::Result<Vec<String>>,
 {
+    let is_allowed = guards.allow(request.headers());
     let (status, kind, body) = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/metrics") if !is_allowed => (
+            StatusCode::UNAUTHORIZED,
+            PLAIN,
+            Bytes::from("Show the token of [metrics] token_file\n"),
+        ),
         (&Method::GET | &Method::HEAD, "/metrics") => match served.snapshot.text().await {
             Ok(text) => (StatusCode::OK, OPENMETRICS, text),
             Err(failure) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, failure.line().into()),
         },
         (&Method::GET | &Method::HEAD, path @ ("/healthz" | "/readyz")) => {
             let (status, text) = health(path, served.waits_for().await);
+            // Names of translators are for those who may read.
+            let text = if is_allowed || status.is_success() { text } else { format!("{status}\n") };
             (status, PLAIN, text.into())
         }
         (&Method::GET | &Method::HEAD, "/") => (StatusCode::OK, PLAIN, Bytes::from(PATHS)),
@@ -192,9 +227,12 @@ where
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"fordway\""));
+    }
     if status == StatusCode::METHOD_NOT_ALLOWED {
-        headers.insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
     response
 }
@@ -274,7 +312,7 @@ mod tests {
             W: AsyncFn() -> std::io::Result<Vec<String>>,
         {
             let snapshot = Snapshot { take: (), latest: Mutex::new(None) };
-            Served { snapshot, waits_for }
+            Served { access: Access::default(), snapshot, waits_for }
         }
         let ready = served(async || Ok(Vec::new()));
         assert_eq!(of(&ready).await, ["200 alive", "200 ready"]);

@@ -15,6 +15,7 @@ impl Render for ReloadPlan {
             let (word, style) = match change.action {
                 PlannedAction::Added => ("added", GOOD),
                 PlannedAction::Changed => ("changed", STRONG),
+                PlannedAction::Renamed => ("renamed", STRONG),
                 PlannedAction::Removed => ("removed", WARNING),
             };
             let line = format!("{:<width$}  {}", change.name, about(change));
@@ -27,12 +28,13 @@ impl Render for ReloadPlan {
 
 /// Keys and sessions of a change.
 fn about(change: &PlannedChange) -> String {
+    let from = change.from.as_ref().map(|from| format!("from {from}"));
     let keys = (!change.keys.is_empty()).then(|| change.keys.join(", "));
     let sessions = change.sessions.zip(change.ended).map(|(all, ended)| match ended {
         0 => format!("all {} sessions and mappings go on", group(all)),
         ended => format!("{} of {} sessions and mappings end", group(ended), group(all)),
     });
-    keys.into_iter().chain(sessions).collect::<Vec<_>>().join("; ")
+    from.into_iter().chain(keys).chain(sessions).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -45,6 +47,7 @@ mod tests {
             |name: &str, action, keys: &[&str], sessions: Option<(u64, u64)>| PlannedChange {
                 name: name.to_owned(),
                 action,
+                from: (action == PlannedAction::Renamed).then(|| "former".to_owned()),
                 keys: keys.iter().map(ToString::to_string).collect(),
                 sessions: sessions.map(|it| it.0),
                 ended: sessions.map(|it| it.1),
@@ -53,6 +56,7 @@ mod tests {
             change("siit1", PlannedAction::Added, &[], None),
             change("nat64", PlannedAction::Changed, &["pool4", "mtu"], Some((1234, 12))),
             change("quiet", PlannedAction::Changed, &["hairpin"], Some((7, 0))),
+            change("later", PlannedAction::Renamed, &["mtu"], Some((1, 0))),
             change("old", PlannedAction::Removed, &[], Some((40, 40))),
         ];
         let text = ReloadPlan { changes, unchanged: 3 }.render();
@@ -61,6 +65,7 @@ mod tests {
             "added    siit1\n\
              changed  nat64  pool4, mtu; 12 of 1,234 sessions and mappings end\n\
              changed  quiet  hairpin; all 7 sessions and mappings go on\n\
+             renamed  later  from former; mtu; all 1 sessions and mappings go on\n\
              removed  old    40 of 40 sessions and mappings end\n\
              unchanged: 3\n"
         );

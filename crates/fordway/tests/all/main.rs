@@ -30,6 +30,7 @@ mod in_front;
 mod ingress;
 mod ipv6_only;
 mod kernel;
+mod metrics;
 mod mistakes;
 #[cfg(feature = "nat44")]
 mod nat44;
@@ -45,6 +46,7 @@ mod pool4;
 mod privileges;
 mod proxy;
 mod reload;
+mod rename;
 mod restart;
 mod rights;
 mod services;

@@ -7,6 +7,7 @@ use std::process::Output;
 use fordway_testhost::{can_use_tun, has_programs, poll, require};
 use rustix::process::getuid;
 
+use crate::common::can_test_kernel;
 use crate::common::daemon::{Daemon, FORDWAY, RunDir};
 use crate::common::netns::Netns;
 use crate::common::topology::Border;
@@ -109,6 +110,30 @@ fn the_log_level_changes_while_the_daemon_runs() {
     assert!(daemon.log().contains("{\"command\":\"log_level\",\"level\":\"warn\"}"));
     let output = run.output(&net.gateway, "log-level loud");
     assert_eq!(output.status.code(), Some(2));
+    daemon.stop();
+}
+
+#[test]
+fn measuring_begins_and_ends_while_the_daemon_runs() {
+    if !can_test_kernel() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let file = run.file("gateway.toml", &CONFIG.replace("'error'", "'info'"));
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
+    let measures = || daemon.status()["translators"][0]["kernel"]["measure"] == true;
+    assert!(!measures());
+    for (arguments, on) in [("measure siit0 on", true), ("measure siit0 off", false)] {
+        let output = run.output(&net.gateway, arguments);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(measures(), on);
+    }
+    assert!(run.output(&net.gateway, "measure siit0 on").status.success() && measures());
+    assert!(run.output(&net.gateway, "reload").status.success());
+    assert!(!measures(), "the file does not say so");
+    let output = run.output(&net.gateway, "measure siit1 on");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("no translator is called siit1"), "{said}");
     daemon.stop();
 }
 

@@ -110,6 +110,12 @@ fn on_a_terminal_it_outlives_the_daemon_and_leaves_the_terminal_as_it_was() {
     assert!(shown.contains("\u{1b}[?1049h"), "another screen: {shown:?}");
     let end = last.rfind("\u{1b}[?1049l").expect("back to the first screen");
     assert!(last[end..].contains("\u{1b}[?25h"), "with a cursor: {last:?}");
+    // Over SSH, selecting text with the mouse is the terminal's; and NO_COLOR is set.
+    for mouse in ["\u{1b}[?1000h", "\u{1b}[?1002h", "\u{1b}[?1003h", "\u{1b}[?1006h"] {
+        assert!(!shown.contains(mouse), "{shown:?}");
+    }
+    let colours = ["\u{1b}[31m", "\u{1b}[33m", "\u{1b}[38;", "\u{1b}[48;"];
+    assert!(!colours.iter().any(|it| shown.contains(it)), "{shown:?}");
     let mode = |name: &str| std::fs::read_to_string(run.path().join(name)).unwrap();
     assert_eq!(mode("after"), mode("before"));
     again.stop();

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use fordway_config::{Config, Settings};
+use fordway_config::{Config, Settings, Translator};
 use fordway_net::{Netlink, View};
 use tokio::sync::Notify;
 use tracing::info;
@@ -20,6 +20,7 @@ use crate::daemon::apply::translators::Translators;
 use crate::daemon::apply::upkeep::earlier;
 use crate::daemon::reconcile::auto::{Auto, Seen};
 use crate::failure::Failure;
+use crate::metrics::Access;
 use fordway_control::{ReloadPlan, Stats, Status};
 use fordway_counters::dstm::LeaseView;
 
@@ -74,6 +75,8 @@ pub(crate) struct Daemon {
     /// What sets translators up, and takes them down, as the network has it.
     pub(crate) automatic: Vec<Auto>,
     pub(crate) services: Services,
+    /// Who may read the metrics.
+    pub(super) metrics: Access,
     /// DSTM clients that run.
     pub(super) dstm_clients: Vec<ClientTask>,
     /// DSTM clients that a reload has added, to be started.
@@ -86,6 +89,7 @@ impl Handle {
         translators: Translators,
         automatic: Vec<Auto>,
         services: Services,
+        metrics: Access,
     ) -> Handle {
         let config = job.config.clone();
         Handle(Rc::new(Shared {
@@ -95,6 +99,7 @@ impl Handle {
                 translators,
                 automatic,
                 services,
+                metrics,
                 dstm_clients: Vec::new(),
                 new_dstm_clients: Vec::new(),
             }),
@@ -192,6 +197,24 @@ impl Handle {
         info!("{name}: taking it down, as asked");
         automatic.into_iter().for_each(Auto::abandon);
         Some(one.map_or(Ok(()), Running::take_down))
+    }
+
+    /// Has a translator's kernel engine measure the time that packets take, or measure it no more. Gives what was done, in
+    /// words; `None`: there is no translator of this name.
+    pub(crate) fn measure(&self, name: &str, on: bool) -> Option<Result<String, Failure>> {
+        if let Err(failure) = self.goes_on() {
+            return Some(Err(failure));
+        }
+        self.with(name, |one| {
+            if one.kernel.is_none() {
+                return Err(Failure::failed(format!("{name} has no kernel engine to measure")));
+            }
+            one.reconfigure(&Translator { measure: on, ..one.config.clone() })?;
+            let what = if on { "measures" } else { "does not measure" };
+            Ok(format!(
+                "{name} {what} the time of packets, until a reload or a start says otherwise"
+            ))
+        })
     }
 
     /// Reads the configuration again and makes it so. Gives what was done, in words.

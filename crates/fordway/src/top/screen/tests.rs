@@ -61,6 +61,15 @@ fn without_colours_only_attributes_are_left() {
     assert!(has_colours(true) && !has_colours(false));
 }
 
+/// Terminals that know no more than the 16 colours of ANSI show all of them, each as its user has chosen it.
+#[test]
+fn colours_are_those_of_every_terminal() {
+    let terminal = drawn(132, 30, &mut 0, true);
+    let cells = &terminal.backend().buffer().content;
+    let needs_more = |colour| matches!(colour, Color::Rgb(..) | Color::Indexed(_));
+    assert!(!cells.iter().any(|cell| needs_more(cell.fg) || needs_more(cell.bg)));
+}
+
 #[test]
 fn without_a_terminal_each_line_is_whole() {
     let text = text(&view(), 132);

@@ -294,6 +294,10 @@ fn carry_out(request: Request, daemon: &Handle) -> (Option<Reply>, Then) {
             done(reloaded)
         }
         Request::LogLevel { level } => done(log::set_level(&level)),
+        Request::Measure { name, on } => match daemon.measure(&name, on) {
+            Some(set) => done(set),
+            None => Reply::Unknown(name),
+        },
         Request::Down { name } => match daemon.down(&name) {
             Some(ended) => done(ended.map(|()| format!("{name} is taken down"))),
             None => Reply::Unknown(name),
