@@ -27,7 +27,8 @@ fn goals_of(arms: &[&str], metrics: &[&str]) -> BTreeSet<String> {
     goals().into_iter().filter(is_there).map(name).collect()
 }
 
-/// Runs an experiment with goals of these arms. Each has a number or the reason why it has none, and each arm runs what it is named after.
+/// Runs an experiment with goals of these arms. Each has a number or the reason why it has none, and each arm runs what it is
+/// named after.
 fn judged(experiment: &str, arms: &[&str], metrics: &[&str]) -> Option<(Bench, Folder)> {
     if !can_run() || !has("fordway", "clat") {
         return None;
