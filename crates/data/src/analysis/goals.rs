@@ -162,8 +162,10 @@ fn measure(goal: &Goal, experiment: &Experiment, results: &Results) -> Option<Me
                 (false, true) => "; the generator may have been the base's limit: at most this",
                 (false, false) => "",
             });
-            let one_processor =
-                matches!(goal.metric.load(), Some(Load::Frames(_) | Load::NewFlows(_)));
+            let one_processor = matches!(
+                goal.metric.load(),
+                Some(Load::Frames(_) | Load::NewFlows(_) | Load::Recycled)
+            );
             if let Some(ceiling) = ceiling.filter(|_| one_processor) {
                 let [own, base] = [own.median?, base.median?].map(|v| nanoseconds(v, ceiling));
                 detail

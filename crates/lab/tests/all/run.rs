@@ -380,6 +380,7 @@ fn read_commands_print_json() {
         "nat64",
         "pairs",
         "small-packets",
+        "tables",
         "tcp-load",
     ];
     assert_eq!(names, expected);
