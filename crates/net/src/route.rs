@@ -269,7 +269,7 @@ impl Netlink {
             };
             for answer in answers {
                 if let RouteNetlinkMessage::NewRoute(message) = answer {
-                    routes.extend(from_message(&message, &names));
+                    routes.extend(from_message(&message, names));
                 }
             }
         }
