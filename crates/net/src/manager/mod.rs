@@ -107,6 +107,8 @@ pub struct Manager {
     inherited: bool,
     /// Owners from whom is taken over what only one can have, and what of it they keep, by [`Change::key`].
     yielding: BTreeMap<String, BTreeSet<String>>,
+    /// The ledger is brought to disk by [`Manager::reconcile`]: [`Manager::apply_once`] has not.
+    unsynced: bool,
     /// None only at the end.
     lock: Option<ProcessLock>,
 }
@@ -140,6 +142,7 @@ impl Manager {
             netlink: Netlink::open()?,
             inherited: false,
             yielding: BTreeMap::new(),
+            unsynced: false,
             lock: Some(lock),
         };
         let (_guard, ledger) = manager.ledger()?;
@@ -293,7 +296,14 @@ impl Manager {
             return Err(Error::OtherNamespace);
         }
         let guard = ledger::lock(&self.dir)?;
-        Ok((guard, Ledger::load(&self.dir)?))
+        let mut ledger = Ledger::load(&self.dir)?;
+        ledger.synced = !self.unsynced;
+        Ok((guard, ledger))
+    }
+
+    /// Brings to disk what [`Manager::apply_once`] has not.
+    fn sync(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.unsynced) { ledger::sync(&self.dir) } else { Ok(()) }
     }
 }
 
