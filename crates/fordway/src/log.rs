@@ -18,8 +18,9 @@ use crate::failure::Failure;
 pub(crate) const AUDIT: &str = "audit";
 
 /// Sets the least severity of what is written. Absent before [`start`].
-static SET_LEVEL: OnceLock<Box<dyn Fn(LevelFilter) -> Result<(), reload::Error> + Send + Sync>> =
-    OnceLock::new();
+static SET_LEVEL: OnceLock<Box<SetLevel>> = OnceLock::new();
+
+type SetLevel = dyn Fn(LevelFilter) -> Result<(), reload::Error> + Send + Sync;
 
 /// Starts logging. The journal puts its own time before each line, so none is written there.
 pub(crate) fn start(log: Log) {

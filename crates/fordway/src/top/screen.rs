@@ -49,11 +49,11 @@ impl Column {
     }
 }
 
-/// Columns of `rows`: for each its head, whether it has numbers, its rank, and its cell of a row.
-fn columns<T, const N: usize>(
-    rows: &[T],
-    of: [(&'static str, bool, u8, fn(&T) -> String); N],
-) -> Vec<Column> {
+/// The head of a column, whether it has numbers, its rank, and its cell of a row.
+type ColumnOf<T> = (&'static str, bool, u8, fn(&T) -> String);
+
+/// Columns of `rows`.
+fn columns<T, const N: usize>(rows: &[T], of: [ColumnOf<T>; N]) -> Vec<Column> {
     let of = of.into_iter().map(|(head, is_number, rank, cell)| Column {
         head,
         is_number,
@@ -271,7 +271,7 @@ fn page(view: &View, width: u16) -> Buffer {
 pub(crate) fn text(view: &View, width: u16) -> String {
     let page = page(view, width);
     let lines = page.content.chunks(usize::from(width.max(1))).map(|cells| {
-        let line: String = cells.iter().map(|cell| cell.symbol()).collect();
+        let line: String = cells.iter().map(ratatui::buffer::Cell::symbol).collect();
         format!("{}\n", line.trim_end())
     });
     lines.collect()

@@ -6,6 +6,7 @@ use fordway_control::{PlannedAction, PlannedChange, ReloadPlan};
 use super::{Changes, Sorted};
 use crate::daemon::apply::stateful::Entries;
 use crate::daemon::plan::placement::check_bypass;
+use crate::daemon::reconcile::auto::Auto;
 use crate::daemon::serve::handle::Daemon;
 use crate::failure::Failure;
 use crate::metrics::Guards;
@@ -58,7 +59,7 @@ impl Daemon {
         }
         let stays = |name: &str| config.translators.iter().any(|new| new.name.as_str() == name);
         let runs = |name: &str| running.iter().any(|one| one.name() == name);
-        let waiting = self.automatic.iter().map(|auto| auto.name());
+        let waiting = self.automatic.iter().map(Auto::name);
         for name in waiting.filter(|name| !stays(name) && !runs(name)) {
             plan.changes.push(change(name.to_owned(), PlannedAction::Removed));
         }
