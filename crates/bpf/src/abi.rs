@@ -1,4 +1,4 @@
-//! Mirror of `c/include/fordway_abi.h`: what the programs and the loader share.
+//! Mirror of the headers in `c/include`: what the programs and the loader share.
 //!
 //! Structures are written to and read from octets field by field, in the host's byte order. Sizes and
 //! offsets are asserted here; the tests hold every structure and number against the objects' BTF.
@@ -347,6 +347,16 @@ abi_struct! {
     after_len: u8,
     before: [u8; TRACE_SNAP],
     after: [u8; TRACE_SNAP],
+}
+
+abi_struct! {
+    /// Value of map `path_totals`.
+    FwPathTotals = "fw_path_totals", 40;
+    calls: u64,
+    super_packets: u64,
+    segments: u64,
+    octets: u64,
+    ns: u64,
 }
 
 #[cfg(test)]

@@ -117,6 +117,7 @@ objects! {
     XDP = "xdp";
     XDP_NAT64 = "xdp_nat64";
     SOFTWIRE = "softwire";
+    PATH = "path";
 }
 
 impl ObjectFile {

@@ -106,6 +106,48 @@ pub(crate) fn tcx_egress(ifindex: u32) -> io::Result<Vec<u32>> {
     Ok(numbers[..count.min(numbers.len())].to_vec())
 }
 
+/// The kernel measures the runs of all programs while this is open.
+pub(crate) fn measure_programs() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes a number and gives a descriptor, or an error.
+    descriptor(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
+}
+
+/// Timers that give so many samples a second, one for each processor that is online.
+pub(crate) fn sampling_timers(per_second: u64) -> io::Result<Vec<OwnedFd>> {
+    let possible = libbpf_rs::num_possible_cpus().map_err(io::Error::other)?;
+    let mut timers = Vec::new();
+    for processor in 0..index(possible as u32)? {
+        match sampling_timer(per_second, processor) {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+            timer => timers.push(timer?),
+        }
+    }
+    Ok(timers)
+}
+
+fn sampling_timer(per_second: u64, processor: i32) -> io::Result<OwnedFd> {
+    let mut event = libbpf_sys::perf_event_attr {
+        type_: libbpf_sys::PERF_TYPE_SOFTWARE,
+        size: size_of::<libbpf_sys::perf_event_attr>() as u32,
+        config: u64::from(libbpf_sys::PERF_COUNT_SW_CPU_CLOCK),
+        ..Default::default()
+    };
+    event.set_freq(1);
+    event.__bindgen_anon_1.sample_freq = per_second;
+    // SAFETY: the event outlives the call and says its own size; no pid means all processes, and no group is given.
+    let returned = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const event,
+            -1,
+            processor,
+            -1,
+            libbpf_sys::PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    if returned < 0 { Err(io::Error::last_os_error()) } else { descriptor(returned as i32) }
+}
+
 /// Loads and drops the shortest program that there is.
 pub(crate) fn load_trivial() -> io::Result<()> {
     load(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0, &ENDS)
