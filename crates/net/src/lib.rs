@@ -51,7 +51,7 @@ pub use divert::{Divert, DivertedPort, DivertedPorts};
 pub use error::Error;
 pub use host::{Host, Ipv6State};
 pub use intercept::Intercept;
-pub use link::{Link, Tun, device_driver, device_feature};
+pub use link::{Link, Tun, device_driver, device_feature, renames_while_up};
 pub use lock::ProcessLock;
 pub use manager::{
     Applied, Change, Manager, Reconciled, Report, View, kept_by, owners, reclaim_dead,

@@ -74,6 +74,19 @@ pub fn device_driver(device: &str) -> Option<String> {
     sys::ethtool::driver(device).ok()
 }
 
+/// Whether the kernel renames interfaces that are up, as Linux does since 6.2.
+#[must_use]
+pub fn renames_while_up() -> bool {
+    let kernel = rustix::system::uname();
+    version(&kernel.release().to_string_lossy()).is_some_and(|it| it >= (6, 2))
+}
+
+/// The first two numbers of a kernel's release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 impl Netlink {
     /// Lists all interfaces.
     ///
@@ -176,6 +189,21 @@ impl Netlink {
         };
         let missing = || Error::NoDevice(name.to_owned());
         answers.into_iter().find_map(tx_dropped_in).ok_or_else(missing)
+    }
+
+    /// Gives the interface of an index another name. Addresses, routes and settings stay; policy rules that name the
+    /// interface hold no more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`], with `EBUSY` if it is up and the kernel can't ([`renames_while_up`]), `EEXIST` if another
+    /// one has the name, `ENODEV` if there is no such interface.
+    pub fn rename_link(&mut self, index: u32, name: &str) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        let operation = || format!("rename interface {index} to {name}");
+        self.request(RouteNetlinkMessage::SetLink(message), 0, operation).map(drop)
     }
 
     /// Puts an interface into a group.
@@ -328,5 +356,18 @@ fn number_in(attribute: &DefaultNla) -> Option<u32> {
     match value.as_slice() {
         &[value] => Some(u32::from(value)),
         value => value.try_into().ok().map(u32::from_ne_bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_begins_with_two_numbers() {
+        assert_eq!(version("6.1.0-18-amd64"), Some((6, 1)));
+        assert_eq!(version("6.18.44"), Some((6, 18)));
+        assert_eq!(version("7.0-rc1"), Some((7, 0)));
+        assert_eq!(version("six"), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use fordway_config::Settings;
 
 #[derive(Debug, Args)]
@@ -51,6 +51,30 @@ pub(crate) struct RunArgs {
     /// Let the kernel engines take the time of each packet; fordway status shows the mean
     #[arg(long)]
     pub(crate) measure: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MeasureArgs {
+    /// The translator
+    pub(crate) name: String,
+    /// Whether to measure
+    pub(crate) switch: Switch,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReloadArgs {
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Write the plan as JSON
+    #[arg(long, requires = "dry_run")]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

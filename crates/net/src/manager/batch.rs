@@ -1,6 +1,6 @@
 //! Lists of changes: what is missing is made, with the ledger written once before and, if need be, once after.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::change::Change;
 use super::effect;
@@ -202,7 +202,8 @@ impl Manager {
         let mut view = View::new(&mut self.netlink);
         let mut dirty = ledger.rename(&mut view)?;
         for change in changes {
-            match plan(&self.owner, ledger, &mut view, change, known, &mut dirty) {
+            let whose = (self.owner.as_str(), &self.yielding);
+            match plan(whose, ledger, &mut view, change, known, &mut dirty) {
                 Ok((applied, step)) => {
                     all.push(applied);
                     steps.extend(step);
@@ -270,9 +271,12 @@ impl Manager {
     }
 }
 
+/// An owner, and those from whom it takes over.
+type Whose<'a> = (&'a str, &'a BTreeMap<String, BTreeSet<String>>);
+
 /// What has to be done for one change, which the ledger has afterwards, and what will have come of it.
 fn plan(
-    owner: &str,
+    whose: Whose<'_>,
     ledger: &mut Ledger,
     view: &mut View<'_>,
     change: &Change,
@@ -285,13 +289,13 @@ fn plan(
         let entry = &mut ledger.entries[position];
         if entry.ifindex == ifindex || entry.change.device() != change.device() {
             if known == Known::Trusted
-                && entry.owners == [owner]
+                && entry.owners == [whose.0]
                 && entry.earlier.is_none()
                 && entry.change == *change
             {
                 return Ok((Applied::Kept, None));
             }
-            return plan_known(owner, entry, view, change, ifindex, dirty);
+            return plan_known(whose, entry, view, change, ifindex, dirty);
         }
         // The interface went away with what was changed; this is a new one of the same name.
         ledger.strike(position);
@@ -299,7 +303,7 @@ fn plan(
     }
     let Some(undo) = effect::prepare(view, change)? else { return Ok((Applied::Present, None)) };
     ledger.push(Entry {
-        owners: vec![owner.to_owned()],
+        owners: vec![whose.0.to_owned()],
         change: change.clone(),
         earlier: None,
         ifindex,
@@ -312,7 +316,7 @@ fn plan(
 
 /// What has to be done for a change whose object the ledger knows, and what will have come of it.
 fn plan_known(
-    owner: &str,
+    (owner, yielding): Whose<'_>,
     entry: &mut Entry,
     view: &mut View<'_>,
     change: &Change,
@@ -332,14 +336,18 @@ fn plan_known(
         let applied = if ours { Applied::Kept } else { Applied::Shared };
         return Ok((applied, is_undone.then(|| Step::Again(change.clone()))));
     }
-    if entry.owners != [owner] {
-        let others = entry.owners.iter().filter(|it| *it != owner);
+    let key = entry.change.key();
+    let yields = |other: &str| yielding.get(other).is_some_and(|kept| !kept.contains(&key));
+    let others = entry.owners.iter().filter(|it| *it != owner && !yields(it));
+    let others: Vec<String> = others.cloned().collect();
+    if !others.is_empty() {
         return Err(Error::Conflict {
             wanted: change.to_string(),
             present: entry.change.to_string(),
-            owners: others.cloned().collect(),
+            owners: others,
         });
     }
+    entry.owners = vec![owner.to_owned()];
     let before = std::mem::replace(&mut entry.change, change.clone());
     entry.earlier = Some(before.clone());
     entry.ifindex = ifindex;

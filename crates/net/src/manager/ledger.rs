@@ -246,6 +246,26 @@ impl Ledger {
         Ok(renamed)
     }
 
+    /// Gives all that belongs to one owner to another.
+    pub(super) fn give(&mut self, from: &str, to: &str) {
+        for entry in &mut self.entries {
+            let had = entry.has(to);
+            entry.owners.retain(|owner| !(had && owner == from));
+            entry.owners.iter_mut().filter(|owner| *owner == from).for_each(|it| to.clone_into(it));
+        }
+        for value in &mut self.foreign {
+            let owners = value.get_mut("owners").and_then(Value::as_array_mut);
+            let owners = owners.into_iter().flatten().filter(|owner| *owner == from);
+            owners.for_each(|owner| *owner = Value::from(to));
+        }
+        if self.kept.remove(from) {
+            self.kept.insert(to.to_owned());
+        }
+        if let Some(home) = self.homes.remove(from) {
+            self.homes.insert(to.to_owned(), home);
+        }
+    }
+
     /// The owners of all changes, also of those that can't be read; an owner of several comes several times.
     pub(super) fn owners(&self) -> impl Iterator<Item = String> {
         let known = self.entries.iter().flat_map(|entry| entry.owners.iter().cloned());

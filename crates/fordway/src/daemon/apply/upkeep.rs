@@ -85,6 +85,13 @@ impl Upkeep {
         Ok(Upkeep { name: name.to_owned(), manager, wanted, retries })
     }
 
+    /// Gives its part of the ledger to another owner, itself under another name.
+    pub(super) fn rename(&mut self, owner: &str) -> Result<(), Failure> {
+        self.manager.rename(owner)?;
+        owner.clone_into(&mut self.name);
+        Ok(())
+    }
+
     /// Its part of the ledger.
     pub(crate) fn manager(&mut self) -> &mut Manager {
         &mut self.manager
@@ -120,6 +127,13 @@ impl Upkeep {
         }
         self.wanted = last_of_each(changes);
         self.retries.clear();
+    }
+
+    /// Makes what is wanted once more.
+    pub(crate) fn restore(&mut self) {
+        if let Err(error) = self.manager.make(&self.wanted) {
+            warn!("{}: {error}", self.name);
+        }
     }
 
     /// Takes back what is wanted no more, or was left by an earlier run, and makes the rest sure. `what`: for the log, why
