@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use fordway_xlat::config::HopCount;
 use fordway_xlat::{Config, DropReason};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use crate::abi::{Abi, FwConfig, FwPod, MAX_PODS, POD_NAME};
 use crate::convert::{Extra, convert, random};
@@ -137,7 +137,7 @@ impl Pods {
         let octets = to_entry(pod).to_octets();
         match self.map.update(&pod.key.to_ne_bytes(), &octets, MapFlags::NO_EXIST) {
             Ok(()) => Ok(true),
-            Err(error) if is(&error, libc::E2BIG) => Ok(false),
+            Err(error) if error.kind() == ErrorKind::TooBig => Ok(false),
             Err(error) => Err(failed("write", MAP)(error)),
         }
     }
@@ -145,7 +145,7 @@ impl Pods {
     /// Removes a pod. It is no error if it is not there.
     pub fn remove(&self, key: u64) -> Result<()> {
         match self.map.delete(&key.to_ne_bytes()) {
-            Err(error) if !is(&error, libc::ENOENT) => Err(failed("write", MAP)(error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed("write", MAP)(error)),
             _ => Ok(()),
         }
     }
@@ -244,10 +244,6 @@ fn entries_path(folder: &Path) -> PathBuf {
 fn pin(map: &MapHandle, path: PathBuf) -> Result<()> {
     let pinned = sys::pin(map.as_fd(), &path);
     pinned.map_err(|source| Error::Pin { operation: "pin", path, source })
-}
-
-fn is(error: &libbpf_rs::Error, number: i32) -> bool {
-    io_error(error).raw_os_error() == Some(number)
 }
 
 fn extra(link_layer_len: u32) -> Extra {
@@ -380,6 +376,31 @@ mod tests {
         let (_, totals) = from_entry(7, &entry);
         assert_eq!(totals.drops, [(DropReason::TooBig, 3)]);
         assert_eq!(totals.untranslatable, [(PassReason::IcmpError, 5)]);
+    }
+
+    #[test]
+    fn entries_are_bounded() {
+        if !fordway_testhost::is_root() {
+            return;
+        }
+        let folder = pods_root().join(format!("test-bound-{}", std::process::id()));
+        let pods = Pods::create(&folder).unwrap();
+        let entry = |key| Pod {
+            key,
+            clat: Ipv6Addr::LOCALHOST,
+            address: Ipv6Addr::LOCALHOST,
+            network: 1,
+            programs: 1,
+            container: "one".to_owned(),
+            interface: "eth0".to_owned(),
+        };
+        let most = u64::from(MAX_PODS);
+        assert!((0..most).all(|key| pods.insert(&entry(key)).unwrap()));
+        assert!(!pods.insert(&entry(most)).unwrap(), "there is no room");
+        assert_eq!(pods.list().unwrap().len(), MAX_PODS as usize);
+        (0..=most).for_each(|key| pods.remove(key).unwrap());
+        pods.tidy().unwrap();
+        assert!(!folder.exists());
     }
 
     #[test]

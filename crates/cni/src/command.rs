@@ -29,13 +29,14 @@ pub fn answer(request: &Request, mut steps: Steps) -> Result<Option<String>> {
         Command::Check => check(request).map(|()| None),
         Command::Gc => gc(request).map(|()| None),
         Command::Status => status(request).map(|()| None),
-        Command::Version => Ok(Some(versions(request.version()))),
     }
 }
 
-/// The answer to VERSION.
+/// The answer to VERSION, whose input has the key `cniVersion` alone, or is empty.
 #[must_use]
-pub fn versions(version: &str) -> String {
+pub fn versions(input: &[u8]) -> String {
+    let asked: Value = serde_json::from_slice(input).unwrap_or_default();
+    let version = asked["cniVersion"].as_str().unwrap_or(VERSIONS[VERSIONS.len() - 1]);
     json!({ "cniVersion": version, "supportedVersions": VERSIONS }).to_string()
 }
 

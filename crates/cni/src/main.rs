@@ -96,17 +96,17 @@ fn main() -> ExitCode {
 
 /// `version`: becomes that of the request, which answers repeat.
 fn plugin(name: &str, version: &mut String) -> Result<Option<String>> {
+    let mut input = Vec::new();
+    let read = io::stdin().lock().take(LONGEST).read_to_end(&mut input);
+    read.map_err(|error| failure(Code::Io, format!("standard input can't be read: {error}")))?;
+    if name == "VERSION" {
+        return Ok(Some(versions(&input)));
+    }
     let command = Command::from_name(name).ok_or_else(|| {
         failure(Code::Environment, format!("CNI_COMMAND {name:?} is no command of CNI"))
     })?;
-    let mut configuration = Vec::new();
-    let read = io::stdin().lock().take(LONGEST).read_to_end(&mut configuration);
-    read.map_err(|error| failure(Code::Io, format!("standard input can't be read: {error}")))?;
-    if command == Command::Version && configuration.is_empty() {
-        return Ok(Some(versions(version)));
-    }
     let variable = |name: &str| env::var(name).ok();
-    let request = Request::read(command, variable, &configuration)?;
+    let request = Request::read(command, variable, &input)?;
     version.clear();
     version.push_str(request.version());
     answer(&request, Steps::all())

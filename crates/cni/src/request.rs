@@ -37,7 +37,7 @@ const STANDARD: [&str; 12] = [
 /// The plugin's own keys.
 const OWN: [&str; 4] = ["pref64", "clatPrefix", "nameservers", "allowPrivate"];
 
-/// A command of the specification.
+/// A command of the specification; VERSION needs no request ([`versions`](crate::versions)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Give a pod a CLAT.
@@ -50,8 +50,6 @@ pub enum Command {
     Gc,
     /// Could ADD work?
     Status,
-    /// Which versions are supported?
-    Version,
 }
 
 impl Command {
@@ -64,7 +62,6 @@ impl Command {
             "CHECK" => Command::Check,
             "GC" => Command::Gc,
             "STATUS" => Command::Status,
-            "VERSION" => Command::Version,
             _ => return None,
         })
     }

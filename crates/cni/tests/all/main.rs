@@ -6,3 +6,4 @@ mod world;
 mod chain;
 mod kill;
 mod others;
+mod runtime;

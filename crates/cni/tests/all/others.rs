@@ -43,6 +43,8 @@ fn twenty_pods_share_their_programs_and_leave_nothing() {
     assert_eq!(clats.len(), 20);
     assert_eq!(world.node.output(CNI, "list").lines().count(), 21, "a heading and the pods");
     for (pod, conf) in &pods {
+        // Also without an entry, while others have theirs.
+        world.cni("DEL", pod, conf).expect("DEL");
         world.cni("DEL", pod, conf).expect("DEL");
         assert_eq!(pod.leftovers(), "");
     }
