@@ -10,6 +10,9 @@ use netlink_packet_route::link::{
 
 use crate::{Error, Netlink, Result, sys};
 
+/// Names of interfaces by their indices.
+pub(crate) type LinkNames = HashMap<u32, String>;
+
 /// A network interface as it was when asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
@@ -214,8 +217,8 @@ impl Netlink {
         self.request(RouteNetlinkMessage::DelLink(message), 0, operation).map(drop)
     }
 
-    /// Index to name, of all interfaces.
-    pub(crate) fn link_names(&mut self) -> Result<HashMap<u32, String>> {
+    /// The names of all interfaces.
+    pub(crate) fn link_names(&mut self) -> Result<LinkNames> {
         let links = self.links()?.into_iter();
         Ok(links.map(|link| (link.index, link.name)).collect())
     }

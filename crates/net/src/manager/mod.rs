@@ -105,6 +105,8 @@ pub struct Manager {
     netlink: Netlink,
     /// Whether an earlier life has left changes.
     inherited: bool,
+    /// The ledger is brought to disk by [`Manager::reconcile`]: [`Manager::apply_once`] has not.
+    unsynced: bool,
     /// None only at the end.
     lock: Option<ProcessLock>,
 }
@@ -141,6 +143,7 @@ impl Manager {
             dir,
             netlink: Netlink::open()?,
             inherited: false,
+            unsynced: false,
             lock: Some(lock),
         };
         let (_guard, ledger) = manager.ledger()?;
@@ -260,7 +263,14 @@ impl Manager {
             return Err(Error::OtherNamespace);
         }
         let guard = ledger::lock(&self.dir)?;
-        Ok((guard, Ledger::load(&self.dir)?))
+        let mut ledger = Ledger::load(&self.dir)?;
+        ledger.synced = !self.unsynced;
+        Ok((guard, ledger))
+    }
+
+    /// Brings to disk what [`Manager::apply_once`] has not.
+    fn sync(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.unsynced) { ledger::sync(&self.dir) } else { Ok(()) }
     }
 }
 

@@ -113,7 +113,7 @@ impl Running {
         self.change_engines(core)?;
         self.after_other_tables();
         self.resume_tracing();
-        self.renew()
+        self.renew_unsettled()
     }
 
     /// Gives the engines another core. Bindings are locked meanwhile.
