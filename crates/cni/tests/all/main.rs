@@ -4,6 +4,7 @@
 mod world;
 
 mod chain;
+mod chart;
 mod kill;
 mod others;
 mod runtime;
