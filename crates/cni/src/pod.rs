@@ -141,8 +141,8 @@ fn default_route(interface: &str, gateway: IpAddr, mtu6: u32) -> Route {
     route.gateway = Some(gateway);
     route.source = Some(IpAddr::V4(V4));
     // No fragment of the kernel becomes longer than the device allows when it is translated.
-    route.mtu = Some(mtu6 - GROWTH);
-    route.advmss = Some(mtu6 - TCP_V6);
+    route.mtu = Some(mtu6.saturating_sub(GROWTH));
+    route.advmss = Some(mtu6.saturating_sub(TCP_V6));
     route
 }
 
