@@ -71,13 +71,14 @@ impl Node {
             if other == pod {
                 return Ok(programs);
             }
-            if other.clat == pod.clat && other.address != pod.address {
+            if clash(&other, &pod) {
                 let what = format!(
-                    "the pods {} and {} would have the same address {} for their CLATs",
-                    other.address, pod.address, pod.clat
+                    "the pod {} with its CLAT {} and the pod {} with its CLAT {} would share an address",
+                    pod.address, pod.clat, other.address, other.clat
                 );
-                return Err(Failure::new(Code::Configuration, what)
-                    .details("pods' addresses have to differ in their bits behind clatPrefix"));
+                return Err(Failure::new(Code::Configuration, what).details(
+                    "pods' addresses have to differ behind clatPrefix, and to lie outside of it",
+                ));
             }
             if other.key == pod.key || other.clat == pod.clat {
                 pods.remove(other.key)?;
@@ -139,6 +140,12 @@ impl Node {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether an address of one pod is another's. A pod with the same address of its own is an earlier one, which is gone.
+fn clash(other: &Pod, pod: &Pod) -> bool {
+    let same = other.clat == pod.clat && other.address != pod.address;
+    same || other.clat == pod.address || other.address == pod.clat
 }
 
 fn wanted_route(pod: Ipv6Addr, clat: Ipv6Addr) -> Result<Option<Route>> {

@@ -102,7 +102,7 @@ fn helm_renders_what_the_programs_accept() {
     assert!(run("helm", &["lint", "--strict", &folder], "").status.success());
     let plain = render(&json!({}));
     assert_eq!(plain.matches("\nkind: ").count(), 1, "{plain}");
-    assert!(plain.contains(r#"--config={"pref64":"64:ff9b::/96"}"#), "{plain}");
+    assert!(plain.contains(r#""--config={\"pref64\":\"64:ff9b::/96\"}""#), "{plain}");
     let text = render(&all());
     let kinds: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
     assert_eq!(kinds.len(), 4, "{kinds:?}");

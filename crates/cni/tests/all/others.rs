@@ -103,6 +103,13 @@ fn an_address_belongs_to_one_pod() {
     let error = world.cni("ADD", &second, &clash).expect_err("a clash");
     assert_eq!(error["code"], 7, "{error}");
     assert!(error["details"].as_str().expect("text").contains("clatPrefix"), "{error}");
+    // The address of the first one's CLAT.
+    let clat = world.listed(&first).expect("an entry")["clat"].as_str().expect("text").to_owned();
+    let mut taken = clash.clone();
+    taken["clatPrefix"] = json!("2001:db8:c2::/64");
+    taken["prevResult"]["ips"][0]["address"] = json!(format!("{clat}/64"));
+    let error = world.cni("ADD", &second, &taken).expect_err("a clash");
+    assert_eq!(error["code"], 7, "{error}");
     assert_eq!(world.cni("CHECK", &first, &conf), Ok(Value::Null));
     // The same address once more: the first pod is gone, and nobody has called DEL.
     let (third, mut same) = world.pod("ptp", &json!({ "clatPrefix": "2001:db8:c1a7::/64" }));
