@@ -14,6 +14,10 @@ pub(crate) const MAX_POOL6: usize = 16;
 pub(crate) const MAX_INLINE_EAM: usize = 8;
 /// The most devices that take redirected frames.
 pub(crate) const MAX_DEVICES: usize = 64;
+/// The most interfaces of pods.
+pub(crate) const MAX_PODS: u32 = 4096;
+/// Octets of a container's name in a pod's entry.
+pub(crate) const POD_NAME: usize = 96;
 /// The most ranges of pool4.
 pub(crate) const MAX_POOL4: usize = 64;
 
@@ -216,7 +220,8 @@ abi_struct! {
     keep_order: u8,
     icmp_node_id: u8,
     direct: u8,
-    reserved: [u8; 6],
+    by_pod: u8,
+    reserved: [u8; 5],
 }
 
 abi_struct! {
@@ -324,6 +329,23 @@ abi_struct! {
     elsewhere: u64,
     tagged: u64,
     routed: u64,
+}
+
+abi_struct! {
+    /// Value of map `pods`.
+    FwPod = "fw_pod", 72 + 1024 + 256 + POD_NAME + 16;
+    clat_hi: u64,
+    clat_lo: u64,
+    pod_hi: u64,
+    pod_lo: u64,
+    network: u64,
+    programs: u64,
+    translated: [u64; 2],
+    foreign: u64,
+    drops: [u64; 128],
+    passed_on: [u64; 32],
+    container: [u8; POD_NAME],
+    interface: [u8; 16],
 }
 
 abi_struct! {

@@ -36,7 +36,7 @@ fn structures() -> Vec<Structure> {
     }
     structures!(
         FwPool6 FwEam FwEamKey4 FwEamKey6 FwConfig FwDirectionCounters FwCounters FwEvent FwPool4Range
-        FwVirtualMac FwNat64Config FwSoftwireConfig FwSoftwireAddress FwSoftwireKey FwSoftwireTunnel FwSoftwireHere
+        FwVirtualMac FwPod FwNat64Config FwSoftwireConfig FwSoftwireAddress FwSoftwireKey FwSoftwireTunnel FwSoftwireHere
         FwPathTotals
     )
 }
@@ -236,6 +236,8 @@ fn numbers_are_as_in_the_header() {
         ("FW_MAX_POOL6", MAX_POOL6),
         ("FW_MAX_INLINE_EAM", MAX_INLINE_EAM),
         ("FW_MAX_DEVICES", MAX_DEVICES),
+        ("FW_MAX_PODS", MAX_PODS as usize),
+        ("FW_POD_NAME", POD_NAME),
         ("FW_TRACE_SNAP", TRACE_SNAP),
         ("FW_MAX_POOL4", MAX_POOL4),
         ("FW_LEFT_PORTS", LEFT_PORTS),
