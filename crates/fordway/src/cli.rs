@@ -219,10 +219,16 @@ Examples:
     ///
     /// Loads the programs without attaching them and lets the kernel run them on a packet: nanoseconds
     /// per packet for each program, direction, protocol and size. Needs root, touches no traffic.
+    ///
+    /// With --path, observes real traffic instead: how often the kernel receives, queues, sends and drops packets, how many of
+    /// them are GSO packets, how long programs and softirqs take, and in which functions the processors are. Programs at the
+    /// kernel's tracepoints count; they change no packet, and go with this command.
     #[command(after_help = "\
 Examples:
   fordway bench
-  fordway bench --json | jq '.[] | select(.packet_octets == 64)'")]
+  fordway bench --json | jq '.[] | select(.packet_octets == 64)'
+  fordway bench --path
+  fordway bench --path --seconds 1 --json | jq '.functions[:10]'")]
     Bench(BenchArgs),
     /// Check a configuration file
     ///

@@ -117,6 +117,18 @@ pub(crate) struct TraceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
+    /// Observe where the kernel spends time on the packets of this host
+    #[arg(long)]
+    pub(crate) path: bool,
+    /// With --path: observe for so long, in seconds
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 5,
+        requires = "path",
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    pub(crate) seconds: u64,
     /// Write the results as JSON
     #[arg(long)]
     pub(crate) json: bool,
