@@ -213,6 +213,7 @@ install-files:
 	install -D -m 644 -t $(DOCDIR) README.md SECURITY.md
 	install -D -m 644 -t $(DOCDIR)/docs docs/*.md
 	install -D -m 644 -t $(DOCDIR)/examples examples/*.toml packaging/examples/*.toml packaging/prometheus/fordway.rules.yml packaging/grafana/fordway.json
+	install -D -m 755 -t $(DOCDIR)/examples examples/ipv6-only-test
 	install -D -m 644 packaging/networkd/ipv6-only-preferred.conf $(DOCDIR)/examples/networkd-ipv6-only-preferred.conf
 	install -D -m 644 packaging/NetworkManager/ipv6-only-preferred.conf $(DOCDIR)/examples/NetworkManager-ipv6-only-preferred.conf
 	test -e $(DESTDIR)/etc/fordway/fordway.toml || install -m 644 packaging/fordway.toml $(DESTDIR)/etc/fordway/fordway.toml

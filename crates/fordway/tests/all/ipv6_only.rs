@@ -27,6 +27,9 @@ use crate::common::{host, traffic};
 /// The file that the README tells to run.
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/ipv6-only-network.toml");
 
+/// The script that runs a command on such a network.
+const TEST_NETWORK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/ipv6-only-test");
+
 /// The server that has IPv4 only: its name, its address, and that behind the translation prefix.
 const V4_ONLY: (&str, &str, &str) =
     ("v4only.example.net", "198.51.100.10", "2001:db8:64::c633:640a");
@@ -207,6 +210,42 @@ fn everything_works_on_an_ipv6_only_network() {
     });
     host::assert_same(&host::snapshot(gateway), &before[0]);
     told("the gateway is as it was found", "");
+}
+
+#[test]
+fn a_command_runs_on_an_ipv6_only_network_in_one_line() {
+    if !can_use_tun() || !has_programs(&["curl", "ip"]) {
+        return;
+    }
+    let network = Network::new();
+    serve_http(&network.server);
+    let gateway = &network.gateway;
+    let before = host::snapshot(gateway);
+    let run = |options: &str, script: &str| {
+        let mut command = gateway.command(TEST_NETWORK);
+        command.args(options.split_whitespace()).args(["sh", "-c", script]);
+        command.env("FORDWAY", crate::common::daemon::FORDWAY).env("LC_ALL", "C");
+        let output = command.stdin(std::process::Stdio::null()).output().unwrap();
+        let [text, errors] = [&output.stdout, &output.stderr]
+            .map(|octets| String::from_utf8_lossy(octets).into_owned());
+        (output.status.code(), format!("{text}{errors}"))
+    };
+    // Names lead through NAT64, also those of servers that have IPv6; literals lead nowhere; the status is the command's.
+    let names = "ip -4 route show; curl -sS http://v4only.example.net/ && \
+                 curl -sS http://dual.example.net/ && ! curl -s http://198.51.100.10/ && exit 7";
+    let (status, text) = run("--dns 203.0.113.53", names);
+    assert_eq!((status, text.matches("you are 203.0.113.2<").count()), (Some(7), 2), "{text}");
+    let (status, text) = run("--clat --dns 203.0.113.53", "curl -sS http://198.51.100.10/");
+    assert_eq!((status, text.matches("you are 203.0.113.2<").count()), (Some(0), 1), "{text}");
+    for (options, told) in [
+        ("--device absent", "no device absent with an IPv4 address"),
+        ("--colour", "there is no option --colour"),
+        ("--ports 9-1", "the gateway did not start"),
+    ] {
+        let (status, text) = run(&format!("--dns 203.0.113.53 {options}"), "true");
+        assert!(status == Some(125) && text.contains(told), "{options}: {status:?} {text}");
+    }
+    host::assert_same(&host::snapshot(gateway), &before);
 }
 
 /// What DNS64 has to say about each kind of name.
