@@ -39,7 +39,7 @@ mod types;
 mod value;
 
 pub use crate::core::{CoreError, Resolved};
-pub use advertise::{Advertise, AdvertisedRoute};
+pub use advertise::{Advertise, AdvertisedResolver, AdvertisedRoute};
 pub use diagnostic::{Report, Severity};
 pub use dns64::{Dns64, Dns64Policy};
 pub use dstm::{
@@ -119,6 +119,7 @@ sections! {
     "trt": Trt,
     "proxy": Proxy,
     "proxy.forward": ProxyForward,
+    "advertise.dnr": AdvertisedResolver,
     "proxy.reverse": ProxyReverse,
     "proxy.rule": ProxyRule,
     "dstm_server": DstmServer,

@@ -54,6 +54,8 @@ fn every_key_is_documented() {
                    validate = true\ntrust_anchor = '/key'\n\
                    [[dns64.policy]]\nclient = ['::/1']\nexclude = []\n\
                    [[advertise]]\ndevice = 'lan0'\nprefix = []\nrdnss = []\npref64 = []\n\
+                   captive_portal = 'https://a.example/'\n\
+                   [[advertise.dnr]]\nname = 'a.example'\n\
                    [[advertise.route]]\nprefix = '2001:db8:64::/48'\n\
                    [[proxy]]\nname = 'a'\nlisten = ['::1']\nca = '/ca'\ncertificate = '/c'\nkey = '/k'\n\
                    [[proxy.rule]]\nclient = ['::/1']\nto = ['a.example']\nports = [1]\naction = 'allow'\n\
