@@ -56,7 +56,10 @@ pub use nat64::{
     Dynamic4, Gateway, Gateways, LogEvent, LogTarget, Nat64, NatLog, NatPt, NatPtDns, Pool, Pool4,
     Pool4Source, Ports,
 };
-pub use proxy::{Proxy, ProxyForward, ProxyMode, ProxyReverse, ProxyRule};
+pub use proxy::{
+    Proxy, ProxyBackend, ProxyCertificate, ProxyCheck, ProxyCheckKind, ProxyForward, ProxyMode,
+    ProxyPassthrough, ProxyReverse, ProxyRoute, ProxyRule,
+};
 pub use sections::{Control, LOG_LEVELS, Log, LogFormat, Metrics, OnSigterm};
 pub use settings::Settings;
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
@@ -121,6 +124,10 @@ sections! {
     "proxy.forward": ProxyForward,
     "advertise.dnr": AdvertisedResolver,
     "proxy.reverse": ProxyReverse,
+    "proxy.passthrough": ProxyPassthrough,
+    "proxy.route": ProxyRoute,
+    "proxy.check": ProxyCheck,
+    "proxy.tls": ProxyCertificate,
     "proxy.rule": ProxyRule,
     "dstm_server": DstmServer,
     "dstm_server.client": DstmClientKey,

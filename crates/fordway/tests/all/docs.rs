@@ -60,6 +60,10 @@ fn every_key_is_documented() {
                    [[proxy]]\nname = 'a'\nlisten = ['::1']\nca = '/ca'\ncertificate = '/c'\nkey = '/k'\n\
                    [[proxy.rule]]\nclient = ['::/1']\nto = ['a.example']\nports = [1]\naction = 'allow'\n\
                    [[proxy]]\nname = 'b'\nmode = 'reverse'\nlisten = ['::1']\nupstream = ['192.0.2.1']\n\
+                   [[proxy.tls]]\ncertificate = '/c'\nkey = '/k'\n\
+                   [proxy.check]\nkind = 'http'\nhost = 'a.example'\n\
+                   [[proxy]]\nname = 'c'\nmode = 'passthrough'\nlisten = ['::2']\n\
+                   [[proxy.route]]\nname = ['a.example']\nupstream = ['192.0.2.1']\n\
                    [dstm_server]\nlisten = ['::1']\npool = ['192.0.2.64/28']\ntep_address = '2001:db8:2::1'\n\
                    tep_control = '2001:db8:2::2'\ntep_key_file = '/k'\n\
                    [[dstm_server.client]]\nid = 'a'\nkey_file = '/k'\nv4 = '192.0.2.65'\n\
