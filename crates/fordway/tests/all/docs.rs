@@ -40,7 +40,8 @@ fn every_key_is_documented() {
                    pool4 = ['192.0.2.1']\nport_blocks = { size = 512 }\nalg = ['ftp']\n\
                    [[translator.pool]]\npool4 = ['192.0.2.2']\nmark = 1\n\
                    clients = ['2001:db8::/128']\ndeterministic = { size = 512 }\n\
-                   [[translator.log]]\nwhat = ['blocks']\nto = 'ipfix:udp:192.0.2.9:4739'\n\
+                   [[translator.log]]\nwhat = ['blocks']\nto = 'ipfix:tls:192.0.2.9:4740'\n\
+                   ca = '/ca'\ncertificate = '/c'\nkey = '/k'\n\
                    [[translator]]\nname = 'd'\nmode = 'clat'\npref64 = 'auto'\nalways = true\nmetric = 9\n\
                    [[translator]]\nname = 'e'\nmode = 'nat44'\nclients = ['198.51.100.0/24']\n\
                    uplink = 'wan0'\ndevices = ['lan0']\npool4 = ['192.0.2.3']\n\
