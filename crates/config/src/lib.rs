@@ -61,7 +61,7 @@ pub use proxy::{
     ProxyPassthrough, ProxyReverse, ProxyRoute, ProxyRule,
 };
 pub use sections::{Control, LOG_LEVELS, Log, LogFormat, Metrics, OnSigterm};
-pub use settings::Settings;
+pub use settings::{Settings, value_of};
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
 pub use tracing::level_filters::LevelFilter;
 pub use translator::{Source6, Translator};
@@ -119,10 +119,10 @@ sections! {
     "dns64.policy": Dns64Policy,
     "advertise": Advertise,
     "advertise.route": AdvertisedRoute,
+    "advertise.dnr": AdvertisedResolver,
     "trt": Trt,
     "proxy": Proxy,
     "proxy.forward": ProxyForward,
-    "advertise.dnr": AdvertisedResolver,
     "proxy.reverse": ProxyReverse,
     "proxy.passthrough": ProxyPassthrough,
     "proxy.route": ProxyRoute,

@@ -1,12 +1,15 @@
 //! What goes over the socket.
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddrV4, SocketAddrV6};
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Entries, EntryFilter, Leases, ReverseReport, Stats, Status, Table, TraceLine};
+use crate::{
+    Applied, Entries, EntryFilter, Event, Leases, ReverseReport, Stats, Status, Table, TraceLine,
+};
 
 /// Version of the protocol: the number changes when programs that know the one before would misunderstand a message.
 /// Fields may be added without that.
@@ -146,6 +149,25 @@ pub enum Request {
         /// The client: its name, or its address.
         client: String,
     },
+    /// Set keys of the configuration. Behind the line comes a JSON object of keys, such as `translator.nat64.bib`, and their
+    /// values as the configuration file has them; null: the file's holds again.
+    Apply {
+        /// Its length.
+        octets: u64,
+        /// Keys that it does not have are set no more.
+        #[serde(default)]
+        replace: bool,
+        /// Change nothing.
+        #[serde(default)]
+        dry_run: bool,
+    },
+    /// Show values of keys in the configuration that is in use.
+    Get {
+        /// The keys; none: those that are set by `apply`.
+        keys: Vec<String>,
+    },
+    /// Tell of changes.
+    Watch {},
     /// Tell of packets.
     Trace {
         /// The translator.
@@ -190,6 +212,12 @@ pub enum Reply {
     Reverse(ReverseReport),
     /// To `leases`.
     Leases(Leases),
+    /// To `apply`.
+    Applied(Applied),
+    /// To `get`: keys and their values; null: there is none.
+    Values(BTreeMap<String, serde_json::Value>),
+    /// After `watch`: a change.
+    Event(Event),
     /// After `trace`: a packet.
     Trace(Box<TraceLine>),
     /// The request was not understood: a sentence.
@@ -224,6 +252,9 @@ mod tests {
             Request::Drain { name: "nat64".to_owned(), drains: true },
             Request::Leases {},
             Request::Revoke { client: "host".to_owned() },
+            Request::Apply { octets: 100, replace: true, dry_run: false },
+            Request::Get { keys: vec!["log.level".to_owned()] },
+            Request::Watch {},
             Request::Trace { name: "nat64".to_owned(), filter: "tcp".to_owned() },
         ] {
             let line = to_line(&request).unwrap();

@@ -5,8 +5,8 @@
 
 mod event_log;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -16,7 +16,9 @@ use fordway_config::{Engine as EngineChoice, InterfaceName, Translator};
 use fordway_control::Clash;
 use fordway_engine::{Sweeping, monotonic};
 use fordway_xlat::nat64::memory::{keeps_prefixes, live_sessions, tell_prefixes};
-use fordway_xlat::nat64::{Adopted, Binding, Memory, Nat64, Nat64Error, Settings, StaticBib};
+use fordway_xlat::nat64::{
+    Adopted, Binding, Memory, Nat64, Nat64Error, Protocol, Settings, StaticBib,
+};
 use rustix::thread::{MembarrierCommand, membarrier};
 use tracing::{debug, info, warn};
 
@@ -181,11 +183,11 @@ fn make_static(name: &str, nat64: &Nat64) {
         let (v4, v6) = (binding.v4.0, binding.v6.0);
         warn!("{name}: {v4} is not bound to {v6}: {}", bib_error(error));
     }
-    let (now, wanted) = (monotonic(), &nat64.settings().bib);
+    let (now, wanted) = (monotonic(), set_of(&nat64.settings().bib));
     let earlier = nat64.bib(now).filter(|entry| entry.is_static && !entry.is_added);
     for Binding { protocol, v6, v4 } in earlier.map(|entry| entry.binding) {
         if let Some(protocol) = protocol
-            && !wanted.contains(&StaticBib { protocol, v6, v4 })
+            && !wanted.contains(&(protocol, v6, v4))
         {
             // Gone already is as good.
             let _ = nat64.remove_bib(protocol, v4, now);
@@ -196,8 +198,17 @@ fn make_static(name: &str, nat64: &Nat64) {
     }
 }
 
+/// Protocol and both ends of an entry.
+type Ends = (Protocol, (Ipv6Addr, u16), (Ipv4Addr, u16));
+
+/// For questions whether an entry is among many.
+fn set_of(entries: &[StaticBib]) -> HashSet<Ends> {
+    entries.iter().map(|it| (it.protocol, it.v6, it.v4)).collect()
+}
+
 /// How many sessions and BIB entries have no place in other settings and will end.
 pub(crate) fn unfit(nat64: &Nat64, settings: &Settings) -> u64 {
+    let bib = set_of(&settings.bib);
     let bound = |binding: &Binding| {
         let addresses = settings.addresses.as_ref().filter(|it| it.contains(binding.v4.0))?;
         Some(addresses.fits(binding.v4.0, binding.v6.0))
@@ -206,9 +217,8 @@ pub(crate) fn unfit(nat64: &Nat64, settings: &Settings) -> u64 {
         (None, Some(pool)) => pool.contains(binding.v4.0),
         (None, None) => false,
         (Some(protocol), _) => {
-            let own = StaticBib { protocol, v6: binding.v6, v4: binding.v4 };
             settings.pools.iter().any(|pool| pool.contains(binding.v4.0, binding.v4.1))
-                || settings.bib.contains(&own)
+                || bib.contains(&(protocol, binding.v6, binding.v4))
         }
     };
     let fits = |binding: &Binding| bound(binding).unwrap_or_else(|| own(binding));

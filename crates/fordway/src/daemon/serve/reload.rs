@@ -8,10 +8,13 @@ mod checks;
 
 use std::collections::BTreeMap;
 
-use fordway_config::{Advertise, Attach, Config, InterfaceName, Translator, load_with};
+use fordway_config::{
+    Advertise, Attach, Config, InterfaceName, LoadError, Translator, load_with, parse_with,
+};
 use fordway_net::privilege::{self, Capability};
 use tracing::warn;
 
+use super::desired::Desired;
 use super::dstm_client;
 use super::handle::Daemon;
 use crate::daemon::apply::change::Before;
@@ -25,9 +28,13 @@ use crate::settings;
 use checks::{check_names, check_sections, check_translator};
 
 impl Daemon {
-    /// Reads the file again and makes it so; on any error everything stays as it was.
-    pub(crate) fn reload(&mut self) -> Result<String, Failure> {
-        let config = self.read()?;
+    /// Reads the configuration again and makes it so; on any error everything stays as it was. `of_file`: it has to have a
+    /// file.
+    pub(crate) fn reload(&mut self, of_file: bool) -> Result<String, Failure> {
+        if of_file {
+            self.has_file()?;
+        }
+        let config = self.read_with(&self.desired)?;
         check_sections(&self.config, &config)?;
         check_names(&self.config, &config)?;
         let (mut changed, mut fresh) = (Vec::new(), Vec::new());
@@ -117,14 +124,23 @@ impl Daemon {
         Ok(())
     }
 
-    fn read(&self) -> Result<Config, Failure> {
-        let Some(file) = &self.job.file else {
-            return Err(Failure::failed("there is no file that could be read again").hint(
+    fn has_file(&self) -> Result<(), Failure> {
+        self.job.file.as_ref().map(drop).ok_or_else(|| {
+            Failure::failed("there is no file that could be read again").hint(
                 "a translator started by fordway clat, siit or nat64, or from standard input, has none; \
                  write one with --print-config and start fordway run -c FILE",
-            ));
+            )
+        })
+    }
+
+    /// The configuration at this moment, if a controller has set these keys.
+    pub(super) fn read_with(&self, desired: &Desired) -> Result<Config, Failure> {
+        let settings = self.job.settings.and(&desired.settings()?);
+        let base = self.job.base.as_deref().unwrap_or_default();
+        let loaded = match &self.job.file {
+            Some(file) => load_with(file, &settings)?,
+            None => parse_with(&self.job.origin, base, &settings).map_err(LoadError::Invalid)?,
         };
-        let loaded = load_with(file, &self.job.settings)?;
         if !loaded.warnings.is_empty() {
             warn!("{}", loaded.warnings);
         }

@@ -10,14 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_control::{
-    Entries, Leases, MAX_REQUEST, Reply, Request, ReverseReport, from_line, to_line,
+    Entries, Event, Leases, MAX_REQUEST, Reply, Request, ReverseReport, from_line, to_line,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tracing::{debug, error, info, warn};
 
+use super::desired::{self, Document};
 use crate::daemon::serve::handle::Handle;
 use crate::daemon::serve::requests::Requests;
 use crate::daemon::serve::trace::Subscription;
@@ -145,6 +147,13 @@ async fn converse(
                 send(&mut writer, &Reply::Reverse(report), timeout).await?;
             }
             Then::List(listing) => list(listing, &mut writer, timeout).await?,
+            Then::Apply(document) => {
+                let reply = desired::apply(document, &mut reader, requests, timeout).await?;
+                send(&mut writer, &reply, timeout).await?;
+            }
+            Then::Watch(events, generation) => {
+                return desired::watch(events, generation, &mut reader, &mut writer, timeout).await;
+            }
             Then::Trace(subscription) => {
                 return trace(*subscription, &mut reader, &mut writer, timeout).await;
             }
@@ -152,7 +161,11 @@ async fn converse(
     }
 }
 
-async fn send(writer: &mut OwnedWriteHalf, reply: &Reply, timeout: Duration) -> io::Result<()> {
+pub(super) async fn send(
+    writer: &mut OwnedWriteHalf,
+    reply: &Reply,
+    timeout: Duration,
+) -> io::Result<()> {
     let text = to_line(reply)?;
     tokio::time::timeout(timeout, writer.write_all(&text)).await?
 }
@@ -218,6 +231,10 @@ enum Then {
     List(Listing),
     /// Whose a transport address is.
     Reverse(Vec<Reader>, SocketAddrV4),
+    /// A document with keys to set.
+    Apply(Document),
+    /// Changes, and the number of the last one.
+    Watch(Receiver<Event>, u64),
     /// Packets.
     Trace(Box<Subscription>),
 }
@@ -292,6 +309,18 @@ fn carry_out(request: Request, daemon: &Handle) -> (Option<Reply>, Then) {
         },
         Request::Revoke { client } => done(daemon.revoke(&client)),
         Request::Drain { name, drains } => done(daemon.drain(&name, drains)),
+        Request::Apply { octets, replace, dry_run } => match desired::too_long(octets) {
+            Some(reply) => return (Some(reply), Then::Close),
+            None => return (None, Then::Apply(Document { octets, replace, dry_run })),
+        },
+        Request::Get { keys } => match daemon.values(&keys) {
+            Ok(values) => Reply::Values(values),
+            Err(failure) => failed(&failure),
+        },
+        Request::Watch {} => {
+            let (events, generation) = daemon.watch();
+            return (None, Then::Watch(events, generation));
+        }
         // Carried out where its filter is known.
         Request::Trace { .. } => return (None, Then::Close),
     };
@@ -316,7 +345,7 @@ fn done(result: Result<String, Failure>) -> Reply {
     }
 }
 
-fn failed(failure: &Failure) -> Reply {
+pub(super) fn failed(failure: &Failure) -> Reply {
     let (text, hint, config) = failure.parts();
     Reply::Failed { text, hint, config }
 }
