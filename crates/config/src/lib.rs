@@ -60,7 +60,7 @@ pub use proxy::{
     Proxy, ProxyBackend, ProxyCertificate, ProxyCheck, ProxyCheckKind, ProxyForward, ProxyMode,
     ProxyPassthrough, ProxyReverse, ProxyRoute, ProxyRule,
 };
-pub use sections::{Control, LOG_LEVELS, Log, LogFormat, Metrics, OnSigterm};
+pub use sections::{Control, LOG_LEVELS, Log, LogFormat, Metrics, MetricsToken, OnSigterm};
 pub use settings::{Settings, value_of};
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
 pub use tracing::level_filters::LevelFilter;

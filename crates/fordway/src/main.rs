@@ -8,6 +8,7 @@ mod capture;
 mod cli;
 mod command;
 mod daemon;
+mod daemons;
 mod doctor;
 mod explain;
 mod failure;
@@ -23,6 +24,7 @@ mod runtime;
 mod settings;
 mod tables;
 mod terminal;
+mod top;
 mod trace;
 
 use std::process::ExitCode;

@@ -46,7 +46,7 @@ mod settings;
 mod shared;
 mod site;
 mod stats;
-mod tls;
+pub mod tls;
 mod tunnel;
 mod worker;
 

@@ -85,7 +85,17 @@ fn read(tls: &Tls) -> Result<(Arc<CertifiedKey>, Vec<String>), Error> {
     Ok((Arc::new(certified), names))
 }
 
-fn acceptor(loaded: &Arc<ArcSwap<Loaded>>, http2: bool) -> Result<TlsAcceptor, rustls::Error> {
+/// For clients that speak HTTP/1.1, and HTTP/2 if `http2`, with one certificate and its key.
+///
+/// # Errors
+/// [`Error::Tls`] names the file and what is wrong with it.
+pub fn acceptor(tls: &Tls, http2: bool) -> Result<TlsAcceptor, Error> {
+    let loaded = Loaded { default: read(tls)?.0, by_name: HashMap::new() };
+    let loaded = Arc::new(ArcSwap::from_pointee(loaded));
+    acceptor_of(&loaded, http2).map_err(|error| bad(&tls.certificate, error))
+}
+
+fn acceptor_of(loaded: &Arc<ArcSwap<Loaded>>, http2: bool) -> Result<TlsAcceptor, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()

@@ -65,6 +65,7 @@ fn every_key_is_documented() {
                    [proxy.check]\nkind = 'http'\nhost = 'a.example'\n\
                    [[proxy]]\nname = 'c'\nmode = 'passthrough'\nlisten = ['::2']\n\
                    [[proxy.route]]\nname = ['a.example']\nupstream = ['192.0.2.1']\n\
+                   [control]\nread_group = 'fordway'\n[metrics]\ntoken_file = '/t'\n\
                    [dstm_server]\nlisten = ['::1']\npool = ['192.0.2.64/28']\ntep_address = '2001:db8:2::1'\n\
                    tep_control = '2001:db8:2::2'\ntep_key_file = '/k'\n\
                    [[dstm_server.client]]\nid = 'a'\nkey_file = '/k'\nv4 = '192.0.2.65'\n\
@@ -152,7 +153,7 @@ fn the_systemd_unit_is_sound() {
     let unit = std::fs::read_to_string(root().join("packaging/fordway.service")).unwrap();
     for line in [
         "Type=notify",
-        "CapabilityBoundingSet=CAP_NET_ADMIN CAP_BPF CAP_PERFMON CAP_NET_BIND_SERVICE CAP_NET_RAW",
+        "CapabilityBoundingSet=CAP_NET_ADMIN CAP_BPF CAP_PERFMON CAP_NET_BIND_SERVICE CAP_NET_RAW CAP_CHOWN",
         "NoNewPrivileges=yes",
     ] {
         assert!(unit.lines().any(|found| found == line), "{line}");

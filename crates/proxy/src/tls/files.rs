@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::super::error::Error;
 use super::super::settings::Tls;
-use super::{Loaded, acceptor, bad};
+use super::{Loaded, acceptor_of, bad};
 
 /// The certificates of a proxy. Connections take those that are loaded when they begin.
 pub(in super::super) struct Certificates {
@@ -50,7 +50,7 @@ impl Certificates {
         let Some(loaded) = Loaded::read(files)? else { return Ok(None) };
         let loaded = Arc::new(ArcSwap::from_pointee(loaded));
         let first = files.first().map_or(Path::new(""), |it| &it.certificate);
-        let acceptor = acceptor(&loaded, http2).map_err(|error| bad(first, error))?;
+        let acceptor = acceptor_of(&loaded, http2).map_err(|error| bad(first, error))?;
         Ok(Some(Certificates {
             files: files.to_vec(),
             loaded,

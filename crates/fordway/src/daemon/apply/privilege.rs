@@ -2,7 +2,6 @@
 
 use std::thread::{self, JoinHandle};
 
-use caps::CapSet;
 use fordway_net::privilege::{self, Capability};
 
 use tokio::runtime::Builder;
@@ -41,11 +40,7 @@ pub(crate) fn without<V: Send, T: Send>(
     let mut waiting = Some(value);
     let slot = &mut waiting;
     let run = move || {
-        for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
-            caps::clear(None, set).map_err(|error| {
-                Failure::failed(format!("cannot drop the capabilities of a thread: {error}"))
-            })?;
-        }
+        privilege::drop_all_of_thread()?;
         slot.take().map(start).ok_or_else(|| Failure::failed("nothing to start"))
     };
     let ended = thread::scope(|scope| {
@@ -80,6 +75,8 @@ pub(crate) fn apart<F: Future<Output = ()>>(
 
 #[cfg(test)]
 mod tests {
+    use caps::CapSet;
+
     use super::*;
 
     #[test]

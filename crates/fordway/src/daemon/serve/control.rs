@@ -1,8 +1,9 @@
 //! The daemon's end of the control socket; `fordway_control` has the protocol and the client.
 
 mod desired;
+mod peer;
 mod server;
 mod socket;
 
 pub(crate) use server::serve;
-pub(crate) use socket::{Guard, listen};
+pub(crate) use socket::{Guard, Listeners, listen, readers};

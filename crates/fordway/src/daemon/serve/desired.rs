@@ -167,6 +167,7 @@ impl Handle {
             let daemon = self.state();
             let desired = daemon.desired.with(wanted);
             let new = daemon.read_with(&desired)?;
+            daemon.check(&new)?;
             let (old, new) = (daemon.config.to_toml(), new.to_toml());
             let all: BTreeSet<&String> = daemon.desired.keys().chain(desired.keys()).collect();
             let keys = all.into_iter();

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use fordway_config::{Config, Settings};
+use fordway_config::{Config, Settings, Translator};
 use fordway_net::{Netlink, View};
 use tokio::sync::{Notify, broadcast};
 use tracing::info;
@@ -21,11 +21,15 @@ use crate::daemon::apply::translators::Translators;
 use crate::daemon::apply::upkeep::earlier;
 use crate::daemon::reconcile::auto::{Auto, Seen};
 use crate::failure::Failure;
-use fordway_control::{Change, Event, Stats, Status};
+use crate::metrics::Access;
+use fordway_control::{Change, Event, ReloadPlan, Stats, Status};
 use fordway_counters::dstm::LeaseView;
 
 /// Changes that wait for a client that watches; one that is slower loses some, and is told how many.
 const CHANGES: usize = 1024;
+
+/// Clients that may watch at once; others need the socket, too.
+const WATCHING: usize = 16;
 
 /// What the daemon is to run.
 pub(crate) struct Job {
@@ -87,6 +91,8 @@ pub(crate) struct Daemon {
     /// What sets translators up, and takes them down, as the network has it.
     pub(crate) automatic: Vec<Auto>,
     pub(crate) services: Services,
+    /// Who may read the metrics.
+    pub(super) metrics: Access,
     /// DSTM clients that run.
     pub(super) dstm_clients: Vec<ClientTask>,
     /// DSTM clients that a reload has added, to be started.
@@ -99,6 +105,7 @@ impl Handle {
         translators: Translators,
         automatic: Vec<Auto>,
         services: Services,
+        metrics: Access,
     ) -> Handle {
         let config = job.config.clone();
         Handle(Rc::new(Shared {
@@ -109,6 +116,7 @@ impl Handle {
                 translators,
                 automatic,
                 services,
+                metrics,
                 dstm_clients: Vec::new(),
                 new_dstm_clients: Vec::new(),
             }),
@@ -163,6 +171,21 @@ impl Handle {
         }
     }
 
+    /// What the daemon waits for before it does all of its work, in words; nothing: it is ready.
+    pub(crate) fn waits_for(&self) -> Vec<String> {
+        let daemon = self.0.daemon.borrow();
+        let ends = self.0.ends.get().then(|| "the daemon is about to end".to_owned());
+        let failed = daemon.translators.running.iter().filter(|one| one.failed());
+        let failed = failed.map(|one| format!("{}: its engine has failed", one.name()));
+        let automatic = daemon.automatic.iter().map(Auto::status);
+        let waiting = automatic.filter(|it| it.state == "waiting" || it.error.is_some());
+        let waiting = waiting.map(|it| {
+            let why = it.error.or(it.reason).unwrap_or(it.state);
+            format!("{}: {why}", it.name)
+        });
+        ends.into_iter().chain(failed).chain(waiting).collect()
+    }
+
     /// Takes one translator down; `None`: there is none of this name.
     pub(crate) fn down(&self, name: &str) -> Option<Result<(), Failure>> {
         if let Err(failure) = self.goes_on() {
@@ -196,6 +219,24 @@ impl Handle {
         Some(one.map_or(Ok(()), Running::take_down))
     }
 
+    /// Has a translator's kernel engine measure the time that packets take, or measure it no more. Gives what was done, in
+    /// words; `None`: there is no translator of this name.
+    pub(crate) fn measure(&self, name: &str, on: bool) -> Option<Result<String, Failure>> {
+        if let Err(failure) = self.goes_on() {
+            return Some(Err(failure));
+        }
+        self.with(name, |one| {
+            if one.kernel.is_none() {
+                return Err(Failure::failed(format!("{name} has no kernel engine to measure")));
+            }
+            one.reconfigure(&Translator { measure: on, ..one.config.clone() })?;
+            let what = if on { "measures" } else { "does not measure" };
+            Ok(format!(
+                "{name} {what} the time of packets, until a reload or a start says otherwise"
+            ))
+        })
+    }
+
     /// Reads the configuration again and makes it so. Gives what was done, in words.
     pub(crate) fn reload(&self) -> Result<String, Failure> {
         self.goes_on()?;
@@ -213,9 +254,18 @@ impl Handle {
         reloaded
     }
 
+    /// What [`Handle::reload`] would do.
+    pub(crate) fn reload_plan(&self) -> Result<ReloadPlan, Failure> {
+        self.goes_on()?;
+        self.0.daemon.borrow().plan_reload()
+    }
+
     /// The changes from now on, and the number of the last one before.
-    pub(super) fn watch(&self) -> (broadcast::Receiver<Event>, u64) {
-        (self.0.changes.subscribe(), self.generation())
+    pub(super) fn watch(&self) -> Result<(broadcast::Receiver<Event>, u64), Failure> {
+        if self.0.changes.receiver_count() >= WATCHING {
+            return Err(Failure::failed(format!("{WATCHING} clients watch already")));
+        }
+        Ok((self.0.changes.subscribe(), self.generation()))
     }
 
     /// The number of the last change.

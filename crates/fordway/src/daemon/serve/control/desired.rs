@@ -1,9 +1,10 @@
 //! Requests of controllers: keys that they set, and changes that they watch.
 
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use fordway_control::{Change, Event, MAX_DOCUMENT, Reply};
+use fordway_control::{Change, Event, MAX_DOCUMENT, Reply, Request};
 use tokio::io::{AsyncReadExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::broadcast::Receiver;
@@ -25,7 +26,16 @@ pub(super) struct Document {
     pub(super) dry_run: bool,
 }
 
-/// Reads the document behind a request, and has it applied. `None`: the connection can't go on.
+/// The request, as it is written.
+impl fmt::Display for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Document { octets, replace, dry_run } = *self;
+        let request = Request::Apply { octets, replace, dry_run };
+        f.write_str(&serde_json::to_string(&request).map_err(|_| fmt::Error)?)
+    }
+}
+
+/// Reads the document behind a request, and has it applied. An error: the connection can't go on.
 pub(super) async fn apply(
     document: Document,
     reader: &mut BufReader<OwnedReadHalf>,
