@@ -92,7 +92,7 @@ impl Site {
             order.rotate_left(first);
         }
         let is_checked = backend.check.is_some();
-        order.sort_by_key(|it| it.is_paused(now) || is_checked && it.health.is_down());
+        order.sort_by_key(|it| it.is_avoided(now, is_checked));
         order
     }
 
@@ -120,7 +120,7 @@ impl Site {
         let now = self.now();
         let one = |member: &Member| ServerStats {
             server: member.authority.to_string(),
-            alive: !member.is_paused(now) && !(is_checked && member.health.is_down()),
+            alive: !member.is_avoided(now, is_checked),
             requests: member.requests.iter().map(|it| it.0.get()).sum(),
             failures: member.failures.load(Ordering::Relaxed),
             checks: member.health.checks.get(),
@@ -145,6 +145,11 @@ impl Member {
             health: Health::default(),
             requests: (0..threads.get()).map(|_| Requests::default()).collect(),
         }
+    }
+
+    /// Whether others are tried first.
+    fn is_avoided(&self, now: u64, is_checked: bool) -> bool {
+        self.is_paused(now) || is_checked && self.health.is_down()
     }
 
     fn is_paused(&self, now: u64) -> bool {
