@@ -1,6 +1,7 @@
 //! Router advertisements on one device (RFC 4861), as configured: `[[advertise]]`.
 
 pub(crate) mod check;
+mod service;
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -13,10 +14,13 @@ use ipnet::Ipv6Net;
 
 use crate::keys::common::{DNS_NAME, INTERFACE, POOL6, PREFIX6, SERVER6};
 use crate::keys::form::{
-    BOOLEAN, Choice, Given, Octets, Time, integer, list, octets, or, seconds, time,
+    BOOLEAN, Choice, Given, Octets, Time, integer, list, octets, or, seconds, some, time,
 };
 use crate::keys::keys;
 use crate::name::InterfaceName;
+use service::{CAPTIVE_PORTAL, DOHPATH};
+
+pub(crate) use service::{is_literal, portal_host};
 
 /// RFC 4861 section 6.2.1: the least MinRtrAdvInterval.
 const MIN_INTERVAL: Duration = Duration::from_secs(3);
@@ -38,6 +42,9 @@ const PREFIXES: &str = "write a list of prefixes such as [\"2001:db8:1::/64\"]";
 const ADDRESSES: &str = "write a list of addresses such as [\"2001:db8:1::1\"]";
 const NAMES: &str = "write a list of names such as [\"example.net\"]";
 const POOLS: &str = "write a list of prefixes such as [\"64:ff9b::/96\"]";
+const ADN: &str =
+    "write the name of the resolver's certificate, such as name = \"dns.example.net\"";
+const PROTOCOLS: &str = "write protocols such as alpn = [\"dot\", \"h2\"]";
 const ROUTE: &str = "write where the route leads, such as prefix = \"2001:db8:64::/48\"";
 
 keys! {
@@ -97,6 +104,14 @@ keys! {
         /// that have their own routes from router advertisements keep them. `false`: leave the host alone; where it does
         /// not forward, it is advertised as no default router
         manage: bool = BOOLEAN, or(true);
+        /// Where hosts learn whether they have to log in first (RFC 8910): the URI of the portal's API (RFC 8908), by
+        /// `https` and with a name; or `"urn:ietf:params:capport:unrestricted"`, which says that there is no portal. With
+        /// `dhcpv6` by DHCPv6, too
+        captive_portal: Option<String> = Given(CAPTIVE_PORTAL), or(None);
+        /// Accept an address in the place of the name in `captive_portal`, against the advice of RFC 8910 section 2
+        captive_portal_literal: bool = BOOLEAN, or(false);
+        /// Encrypted DNS resolvers (RFC 9463). With `dhcpv6` by DHCPv6, too
+        dnr: Vec<AdvertisedResolver>, tables("[[advertise.dnr]]");
         /// Routes through this router beside the default one (RFC 4191)
         routes("route"): Vec<AdvertisedRoute>, tables("[[advertise.route]]");
     }
@@ -114,6 +129,30 @@ keys! {
         lifetime: Option<Duration> = or("auto", LIFETIME), or(None);
     }
 }
+
+keys! {
+    /// `[[advertise.dnr]]`: an encrypted DNS resolver (RFC 9463).
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct AdvertisedResolver {
+        /// Its name: hosts check its certificate by it
+        name: Name = DNS_NAME, needed(Name::root(), ADN);
+        /// Its addresses, 16 at most. Without any, hosts look the name up, and ask the DNS how to reach it (RFC 9461)
+        addresses: Vec<Ipv6Addr> = list(SERVER6, ADDRESSES), or(Vec::new());
+        /// How it is asked: over TLS (`dot`), QUIC (`doq`), HTTPS with HTTP/2 (`h2`) or HTTP/3 (`h3`)
+        alpn: Vec<&'static str> = some(ALPN, PROTOCOLS), or(vec!["dot"]);
+        /// Its port. `auto`: that of the protocol, 853 or 443
+        port: Option<u16> = or("auto", integer(1..=65_535, "")), or(None);
+        /// Path of DNS over HTTPS, as a URI template with the variable `dns` (RFC 8484)
+        dohpath: String = DOHPATH, or("/dns-query{?dns}".to_owned());
+        /// The lowest number is asked first
+        priority: u16 = integer(1..=65_535, ""), or(1);
+        /// Its lifetime in advertisements. `auto`: three intervals
+        lifetime: Option<Duration> = or("auto", LIFETIME), or(None);
+    }
+}
+
+const ALPN: Choice<&'static str> =
+    Choice(&[("dot", "dot"), ("doq", "doq"), ("h2", "h2"), ("h3", "h3")]);
 
 impl Advertise {
     /// Whether hosts get other configuration by DHCPv6.

@@ -2,12 +2,27 @@
 
 use std::fmt;
 
+use toml::Table;
+
 use crate::keys::{self, Written};
 use crate::types::Config;
 
 /// Displays as a configuration file that parses to the same configuration.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&toml::to_string(&self.written()).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl Config {
+    /// What it displays as, as a table; [`value_of`](crate::value_of) finds values in it.
+    #[must_use]
+    pub fn to_toml(&self) -> Table {
+        // What has been written is a table of values that TOML has.
+        Table::try_from(self.written()).unwrap_or_default()
+    }
+
+    fn written(&self) -> Written {
         let with_mode = |mode: &str, written: Written| written.with("mode", mode.into(), 1);
         let mut file = Written::default();
         let translators = self.translators.iter().map(keys::write);
@@ -24,6 +39,6 @@ impl fmt::Display for Config {
         file.table("control", keys::write(&self.control));
         file.table("metrics", keys::write(&self.metrics));
         file.table("log", keys::write(&self.log));
-        f.write_str(&toml::to_string(&file).map_err(|_| fmt::Error)?)
+        file
     }
 }

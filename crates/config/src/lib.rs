@@ -39,7 +39,7 @@ mod types;
 mod value;
 
 pub use crate::core::{CoreError, Resolved};
-pub use advertise::{Advertise, AdvertisedRoute};
+pub use advertise::{Advertise, AdvertisedResolver, AdvertisedRoute};
 pub use diagnostic::{Report, Severity};
 pub use dns64::{Dns64, Dns64Policy};
 pub use dstm::{
@@ -56,9 +56,12 @@ pub use nat64::{
     Dynamic4, Gateway, Gateways, LogEvent, LogTarget, Nat64, NatLog, NatPt, NatPtDns, Pool, Pool4,
     Pool4Source, Ports,
 };
-pub use proxy::{Proxy, ProxyForward, ProxyMode, ProxyReverse, ProxyRule};
+pub use proxy::{
+    Proxy, ProxyBackend, ProxyCertificate, ProxyCheck, ProxyCheckKind, ProxyForward, ProxyMode,
+    ProxyPassthrough, ProxyReverse, ProxyRoute, ProxyRule,
+};
 pub use sections::{Control, LOG_LEVELS, Log, LogFormat, Metrics, MetricsToken, OnSigterm};
-pub use settings::Settings;
+pub use settings::{Settings, value_of};
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
 pub use tracing::level_filters::LevelFilter;
 pub use translator::{Source6, Translator};
@@ -116,10 +119,15 @@ sections! {
     "dns64.policy": Dns64Policy,
     "advertise": Advertise,
     "advertise.route": AdvertisedRoute,
+    "advertise.dnr": AdvertisedResolver,
     "trt": Trt,
     "proxy": Proxy,
     "proxy.forward": ProxyForward,
     "proxy.reverse": ProxyReverse,
+    "proxy.passthrough": ProxyPassthrough,
+    "proxy.route": ProxyRoute,
+    "proxy.check": ProxyCheck,
+    "proxy.tls": ProxyCertificate,
     "proxy.rule": ProxyRule,
     "dstm_server": DstmServer,
     "dstm_server.client": DstmClientKey,

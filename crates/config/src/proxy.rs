@@ -1,5 +1,6 @@
 //! HTTP proxies, as configured: `[[proxy]]` and their `[[proxy.rule]]`.
 
+mod backend;
 pub(crate) mod check;
 mod mode;
 mod server;
@@ -15,7 +16,7 @@ use ipnet::IpNet;
 use serde_json::json;
 
 use crate::dns64::upstream;
-use crate::keys::common::{CLIENT_LEN, CLIENT_LEN4, NAME, POOL6, THREADS, file, listen};
+use crate::keys::common::{CLIENT_LEN, CLIENT_LEN4, NAME, NET, POOL6, THREADS, file, listen};
 use crate::keys::form::{
     BOOLEAN, Choice, Form, Given, Integer, Memory, Plain, Time, integer, list, octets, or, some,
     text, time,
@@ -25,7 +26,8 @@ use crate::name::InterfaceName;
 use crate::problem::{Problem, Problems, Value};
 use crate::value;
 
-pub use mode::{ProxyForward, ProxyMode, ProxyReverse, ProxyRule};
+pub use backend::{ProxyBackend, ProxyCheck, ProxyCheckKind};
+pub use mode::{ProxyForward, ProxyMode, ProxyPassthrough, ProxyReverse, ProxyRoute, ProxyRule};
 
 type Parsed<T> = Result<T, Problems>;
 
@@ -44,6 +46,7 @@ const ADDRESSES: &str =
 const RESOLVERS: &str =
     "write servers such as resolver = [\"2001:db8::53\"], or leave it out for the system's";
 const POOLS: &str = "write prefixes such as pref64 = [\"64:ff9b::/96\"]";
+const FRONTS: &str = "write networks such as accept_proxy = [\"2001:db8:1::/64\"]";
 const PROTOCOLS: &str = "write a list of protocols such as upgrade = [\"websocket\"]";
 
 const RESOLVER: Plain<Server> = text(
@@ -77,18 +80,25 @@ keys! {
         name: InterfaceName = NAME, needed(InterfaceName::placeholder(), PROXY);
         /// For clients that know it, or in the place of a server
         mode: ProxyMode, flat();
-        /// Certificate and those that vouch for it, in PEM, for clients that speak TLS. It is read again at each reload
+        /// Certificate and those that vouch for it, in PEM, for clients that speak TLS. It is read again at each reload,
+        /// and when its file or that of its key changes
         certificate: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/proxy.pem"))), or(None);
         /// Key of the certificate, in PEM
         key: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/proxy.key"))), or(None);
-        /// Addresses to listen on, over TCP, with port 3128 unless another is written; in front of a site with port 80,
-        /// and with a certificate 443
+        /// Further certificates. A client gets the one that has the name that it asks for, else the first
+        tls: Vec<ProxyCertificate>, tables("[[proxy.tls]]");
+        /// Addresses to listen on, over TCP, with port 3128 unless another is written; in front of a site with port 80, with
+        /// a certificate or with `passthrough` 443
         listen: Vec<SocketAddr> = some(LISTEN, ADDRESSES), needed(Vec::new(), ADDRESSES),
-            read(|v| match (&mode, certificate.is_some() && key.is_some()) {
+            read(|v| match (&mode, certificate.is_some() && key.is_some() || !tls.is_empty()) {
+                (ProxyMode::Passthrough(_), _) => some(LISTEN_TLS, ADDRESSES).read(v),
                 (ProxyMode::Forward(_), _) => some(LISTEN, ADDRESSES).read(v),
                 (ProxyMode::Reverse(_), false) => some(LISTEN_SITE, ADDRESSES).read(v),
                 (ProxyMode::Reverse(_), true) => some(LISTEN_TLS, ADDRESSES).read(v),
             });
+        /// Networks of proxies in front of this one, which tell who the client is by the PROXY protocol, version 1 or 2.
+        /// Their connections must begin so; from others a header is no request, and is refused
+        accept_proxy: Vec<IpNet> = list(NET, FRONTS), or(Vec::new());
         /// Threads. `auto`: one for each processor
         threads: Option<usize> = THREADS, or(None);
         /// Servers that look names up, written as `upstream` of `[dns64]`. Without one, those of /etc/resolv.conf.
@@ -112,7 +122,7 @@ keys! {
         /// Whether servers are told who the client is (Forwarded, RFC 7239; X-Forwarded-For, -Proto, -Host): in the place
         /// of what the client says itself, or behind it
         forwarded: Forwarded = FORWARDED, or(match mode {
-            ProxyMode::Forward(_) => Forwarded::Off,
+            ProxyMode::Forward(_) | ProxyMode::Passthrough(_) => Forwarded::Off,
             ProxyMode::Reverse(_) => Forwarded::Replace,
         }, "`\"off\"`; of a site `\"replace\"`");
         /// Protocols to which Upgrade may lead
@@ -126,11 +136,24 @@ keys! {
     }
 }
 
+keys! {
+    /// `[[proxy.tls]]`: one more certificate, for the names in it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ProxyCertificate {
+        /// Certificate and those that vouch for it, in PEM
+        certificate: PathBuf = file(|v| value::file(v, "/etc/fordway/proxy.pem")),
+            needed(PathBuf::new(), "write certificate = \"/etc/fordway/proxy.pem\"");
+        /// Its key, in PEM
+        key: PathBuf = file(|v| value::file(v, "/etc/fordway/proxy.key")),
+            needed(PathBuf::new(), "write key = \"/etc/fordway/proxy.key\"");
+    }
+}
+
 impl Proxy {
-    /// Certificate and key, if clients speak TLS.
-    #[must_use]
-    pub fn tls(&self) -> Option<(&PathBuf, &PathBuf)> {
-        self.certificate.as_ref().zip(self.key.as_ref())
+    /// Certificates and keys, if clients speak TLS.
+    pub fn certificates(&self) -> impl Iterator<Item = (&PathBuf, &PathBuf)> {
+        let first = self.certificate.as_ref().zip(self.key.as_ref());
+        first.into_iter().chain(self.tls.iter().map(|it| (&it.certificate, &it.key)))
     }
 
     /// Whose requests are served; `None`: those of networks of this host, for a site everybody's.
@@ -139,6 +162,7 @@ impl Proxy {
         match &self.mode {
             ProxyMode::Forward(forward) => forward.allow.as_ref(),
             ProxyMode::Reverse(reverse) => reverse.allow.as_ref(),
+            ProxyMode::Passthrough(passthrough) => passthrough.allow.as_ref(),
         }
     }
 }

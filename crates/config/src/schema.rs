@@ -10,7 +10,7 @@ use crate::keys::{Key, Keys, table_schema};
 use crate::mode::{Clat, Siit};
 use crate::nat44::{DualStack, Nat44};
 use crate::nat64::{Nat64, NatPt};
-use crate::proxy::{Proxy, ProxyForward, ProxyReverse};
+use crate::proxy::{Proxy, ProxyForward, ProxyPassthrough, ProxyReverse};
 use crate::sections::{Control, Log, Metrics};
 use crate::softwire::Softwire;
 use crate::softwire::ends::{Client, Tep};
@@ -56,11 +56,18 @@ fn translators() -> Json {
 
 /// `mode` may be left out: a proxy is for clients.
 fn proxies() -> Json {
-    let reverse = &mut with("mode", "reverse", &[Proxy::keys(), ProxyReverse::keys()]);
-    if let Some(required) = reverse["required"].as_array_mut() {
-        required.push("mode".into());
-    }
-    json!({"oneOf": [with("mode", "forward", &[Proxy::keys(), ProxyForward::keys()]), reverse]})
+    let of_site = |word, keys| {
+        let mut table = with("mode", word, &[Proxy::keys(), keys]);
+        if let Some(required) = table["required"].as_array_mut() {
+            required.push("mode".into());
+        }
+        table
+    };
+    json!({"oneOf": [
+        with("mode", "forward", &[Proxy::keys(), ProxyForward::keys()]),
+        of_site("reverse", ProxyReverse::keys()),
+        of_site("passthrough", ProxyPassthrough::keys()),
+    ]})
 }
 
 /// The whole file.

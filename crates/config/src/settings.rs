@@ -45,6 +45,12 @@ impl Settings {
         Settings { section: Some(section), texts: texts.to_vec() }
     }
 
+    /// With further ones behind them, whose keys have a section in front.
+    #[must_use]
+    pub fn and(&self, texts: &[String]) -> Settings {
+        Settings { section: self.section, texts: [&self.texts[..], texts].concat() }
+    }
+
     /// Each setting as a line of TOML.
     pub(crate) fn lines(&self) -> Vec<String> {
         let line = |text: &String| {
@@ -69,6 +75,23 @@ impl Settings {
         let is_section = first != key && sections.iter().any(|(name, _)| *name == first);
         if is_section && !is_key { key.to_owned() } else { format!("{section}.{key}") }
     }
+}
+
+/// The value of a key in a whole configuration, as `--set` names keys; `None`: there is none.
+#[must_use]
+pub fn value_of<'t>(table: &'t toml::Table, key: &str) -> Option<&'t toml::Value> {
+    let mut names = key.split('.');
+    let first = names.next()?;
+    let mut value = table.get(first)?;
+    if let (Some(tables), Some((_, named))) =
+        (value.as_array(), LISTS.iter().find(|(section, _)| *section == first))
+    {
+        let name = names.next()?;
+        let is_called =
+            |it: &&toml::Value| it.get(named).and_then(toml::Value::as_str) == Some(name);
+        value = tables.iter().find(is_called)?;
+    }
+    names.try_fold(value, |value, name| value.get(name))
 }
 
 /// Puts settings into the tables of a file; each is a line of TOML behind blanks.
@@ -186,6 +209,20 @@ mod tests {
         assert_eq!(a.traffic_class, fordway_xlat::TrafficClass::Set(7));
         assert_eq!(config.log.level, crate::LevelFilter::DEBUG);
         assert_eq!(config.control.timeout.as_secs(), 9);
+    }
+
+    #[test]
+    fn values_are_found_by_their_keys() {
+        let texts = ["translator.b.mtu=1400".to_owned()];
+        let settings = Settings::new(&["translator.b.mtu=1300".to_owned()]).and(&texts);
+        let table = parse_with("file", TWO, &settings).unwrap().config.to_toml();
+        assert_eq!(value_of(&table, "translator.b.mtu"), Some(&1400.into()));
+        assert_eq!(value_of(&table, "log.level"), Some(&"info".into()));
+        for missing in ["translator.c.mtu", "translator.b.colour", "translator", "dns64.rate", "x"]
+        {
+            let found = value_of(&table, missing);
+            assert!(found.is_none(), "{missing}: {found:?}");
+        }
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Asking a daemon.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::{
-    Entries, Error, Leases, ReloadPlan, Reply, Request, ReverseReport, Stats, Status, TraceLine,
-    from_line, to_line,
+    Applied, Entries, Error, Event, Leases, ReloadPlan, Reply, Request, ReverseReport, Stats,
+    Status, TraceLine, from_line, to_line,
 };
 
 /// Time for a whole exchange.
@@ -169,6 +172,61 @@ impl Client {
                 Reply::Done(_) => {}
                 Reply::Trace(line) => {
                     if !each(*line)? {
+                        break;
+                    }
+                }
+                other => return Err(self.unexpected(other).into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets keys of the daemon's configuration: `document` is a JSON object of keys and values. `replace`: other keys are
+    /// set no more; `dry_run`: nothing is changed. Returns what has become of each key.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn apply(&self, document: &[u8], replace: bool, dry_run: bool) -> Result<Applied, Error> {
+        let request = Request::Apply { octets: document.len() as u64, replace, dry_run };
+        let mut replies = self.send(&request, LONG_TIMEOUT)?;
+        // A daemon that refuses the length closes the connection, and has said why.
+        let written = replies.reader.get_ref().write_all(document);
+        match (replies.reply(), written) {
+            (Ok(Reply::Applied(applied)), _) => Ok(applied),
+            (Ok(other), _) => Err(self.unexpected(other)),
+            (Err(_), Err(error)) => Err(Error::io(&self.socket, &error)),
+            (Err(error), Ok(())) => Err(error),
+        }
+    }
+
+    /// Values of keys in the daemon's configuration; without keys, of those that are set by [`Client::apply`].
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn values(&self, keys: &[String]) -> Result<BTreeMap<String, Value>, Error> {
+        match self.send(&Request::Get { keys: keys.to_vec() }, LONG_TIMEOUT)?.reply()? {
+            Reply::Values(values) => Ok(values),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// Gives `each` the daemon's changes from now on, the first of which tells where that is, until it returns `false` or
+    /// the daemon ends.
+    ///
+    /// # Errors
+    /// See [`Client`]; and those of `each`.
+    pub fn watch<E: From<Error>>(
+        &self,
+        mut each: impl FnMut(Event) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let mut replies = self.send(&Request::Watch {}, TIMEOUT)?;
+        // The next change may come at any time.
+        let timeout = replies.reader.get_ref().set_read_timeout(None);
+        timeout.map_err(|error| Error::io(&self.socket, &error))?;
+        while let Some(reply) = replies.next()? {
+            match reply {
+                Reply::Event(event) => {
+                    if !each(event)? {
                         break;
                     }
                 }

@@ -10,14 +10,15 @@
 //!
 //! A connection may carry several requests. A request that is malformed or of another version gets
 //! `{"protocol_version":1,"error":"..."}`; one that is too long or too slow also ends the connection. After `trace` the daemon
-//! sends a line per packet until the client closes the connection; after `list` it sends lines of entries, and one that
-//! ends them.
+//! sends a line per packet until the client closes the connection, and after `watch` one per change; after `list` it sends
+//! lines of entries, and one that ends them. Behind the line of `apply` come the octets of a document.
 
 #![forbid(unsafe_code)]
 
 mod auto;
 mod clash;
 mod client;
+mod desired;
 mod dstm;
 mod entries;
 mod error;
@@ -37,6 +38,7 @@ mod trt;
 pub use auto::*;
 pub use clash::Clash;
 pub use client::{Answer, Client, is_read_socket, read_socket};
+pub use desired::*;
 pub use dstm::*;
 pub use entries::*;
 pub use error::Error;

@@ -1,5 +1,6 @@
 //! What goes over the socket.
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddrV4, SocketAddrV6};
 
 use schemars::JsonSchema;
@@ -7,7 +8,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Entries, EntryFilter, Leases, ReloadPlan, ReverseReport, Stats, Status, Table, TraceLine,
+    Applied, Entries, EntryFilter, Event, Leases, ReloadPlan, ReverseReport, Stats, Status, Table,
+    TraceLine,
 };
 
 /// Version of the protocol: the number changes when programs that know the one before would misunderstand a message.
@@ -165,6 +167,25 @@ pub enum Request {
         /// The client: its name, or its address.
         client: String,
     },
+    /// Set keys of the configuration. Behind the line comes a JSON object of keys, such as `translator.nat64.bib`, and their
+    /// values as the configuration file has them; null: the file's holds again.
+    Apply {
+        /// Its length.
+        octets: u64,
+        /// Keys that it does not have are set no more.
+        #[serde(default)]
+        replace: bool,
+        /// Change nothing.
+        #[serde(default)]
+        dry_run: bool,
+    },
+    /// Show values of keys in the configuration that is in use.
+    Get {
+        /// The keys; none: those that are set by `apply`.
+        keys: Vec<String>,
+    },
+    /// Tell of changes.
+    Watch {},
     /// Tell of packets.
     Trace {
         /// The translator.
@@ -184,7 +205,10 @@ impl Request {
             | Request::Stats {}
             | Request::List { .. }
             | Request::Reverse { .. }
-            | Request::Leases {} => true,
+            | Request::Leases {}
+            | Request::Watch {} => true,
+            // Values may be secrets of a site.
+            Request::Get { .. } => false,
             // A trace replaces programs, and shows who talks to whom as it happens.
             Request::Reload { .. }
             | Request::LogLevel { .. }
@@ -195,6 +219,7 @@ impl Request {
             | Request::BibDel { .. }
             | Request::Drain { .. }
             | Request::Revoke { .. }
+            | Request::Apply { .. }
             | Request::Trace { .. } => false,
         }
     }
@@ -236,6 +261,12 @@ pub enum Reply {
     Reverse(ReverseReport),
     /// To `leases`.
     Leases(Leases),
+    /// To `apply`.
+    Applied(Applied),
+    /// To `get`: keys and their values; null: there is none.
+    Values(BTreeMap<String, serde_json::Value>),
+    /// After `watch`: a change.
+    Event(Event),
     /// After `trace`: a packet.
     Trace(Box<TraceLine>),
     /// The request was not understood: a sentence.
@@ -273,6 +304,9 @@ mod tests {
             Request::Drain { name: "nat64".to_owned(), drains: true },
             Request::Leases {},
             Request::Revoke { client: "host".to_owned() },
+            Request::Apply { octets: 100, replace: true, dry_run: false },
+            Request::Get { keys: vec!["log.level".to_owned()] },
+            Request::Watch {},
             Request::Trace { name: "nat64".to_owned(), filter: "tcp".to_owned() },
         ] {
             let line = to_line(&request).unwrap();

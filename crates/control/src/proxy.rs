@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct ProxyStatus {
     /// Its name.
     pub name: String,
-    /// `forward` or `reverse`.
+    /// `forward`, `reverse` or `passthrough`.
     pub mode: String,
     /// Where it listens.
     pub listen: Vec<SocketAddr>,

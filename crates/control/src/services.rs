@@ -61,6 +61,12 @@ pub struct AdvertiseStatus {
     /// Translation prefixes that are advertised.
     #[schemars(with = "Vec<String>")]
     pub pref64: Vec<Ipv6Net>,
+    /// Names of the encrypted DNS resolvers that are advertised.
+    #[serde(default)]
+    pub dnr: Vec<String>,
+    /// URI of the captive portal that is advertised.
+    #[serde(default)]
+    pub captive_portal: Option<String>,
     /// Advertisements of other routers that contradict these.
     pub inconsistent: u64,
 }
@@ -76,6 +82,8 @@ impl From<&DeviceStats> for AdvertiseStatus {
             deprecated: stats.deprecated.clone(),
             rdnss: stats.rdnss.clone(),
             pref64: stats.pref64.clone(),
+            dnr: stats.dnr.clone(),
+            captive_portal: stats.captive_portal.clone(),
             inconsistent: stats.inconsistent,
         }
     }

@@ -30,6 +30,12 @@ counters! {
     connections_accepted,
     /// Connections of clients that were too many.
     connections_refused,
+    /// Connections of proxies in front that did not tell the client by the PROXY protocol.
+    proxy_headers_refused,
+    /// Certificates that were read again because their files had changed.
+    certificates_reloaded: u64,
+    /// Changed files of certificates that were of no use.
+    certificates_failed: u64,
     /// Connections of clients open now.
     connections: u64,
     /// Connections made to servers over IPv4.
@@ -67,4 +73,13 @@ pub struct ServerStats {
     pub requests: u64,
     /// How often it could not be reached.
     pub failures: u64,
+    /// Active checks.
+    #[serde(default)]
+    pub checks: u64,
+    /// Of these, those that failed.
+    #[serde(default)]
+    pub checks_failed: u64,
+    /// Why the last check failed; none if it succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check_failure: Option<String>,
 }

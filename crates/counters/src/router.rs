@@ -36,6 +36,10 @@ pub struct DeviceStats {
     /// NAT64 prefixes that are advertised.
     #[schemars(with = "Vec<String>")]
     pub pref64: Vec<Ipv6Net>,
+    /// Names of the encrypted DNS resolvers that are advertised.
+    pub dnr: Vec<String>,
+    /// URI of the captive portal that is advertised.
+    pub captive_portal: Option<String>,
     /// Advertisements to all nodes.
     pub sent: u64,
     /// Advertisements to a single host.

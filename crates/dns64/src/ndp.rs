@@ -3,7 +3,7 @@
 //! | part | content | source |
 //! |---|---|---|
 //! | [`solicitation`], [`Advertisement`] | the two messages and the checks of a received one | RFC 4861 sections 4.1, 4.2, 6.1 |
-//! | [`Options`], [`NdOption`] | the options behind either | RFC 4861 section 4.6, RFC 4191, RFC 8106, RFC 8781 |
+//! | [`Options`], [`NdOption`] | the options behind either | RFC 4861 section 4.6, RFC 4191, RFC 8106, RFC 8781, RFC 8910, RFC 9463 |
 //! | [`Writer`] | builds either message in a buffer | |
 //!
 //! ```text
@@ -20,12 +20,14 @@
 //!
 //! A solicitation has type 133, and a reserved field of 4 octets before its options.
 
+mod encrypted;
 mod name;
 mod option;
 mod write;
 
 use core::net::Ipv6Addr;
 
+pub use encrypted::EncryptedDns;
 pub use name::DomainName;
 pub use option::{
     Dnssl, NdOption, Options, Pref64, PrefixInformation, Rdnss, RouteInformation, ScaledLifetime,

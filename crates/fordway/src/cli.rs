@@ -1,6 +1,7 @@
 //! The command line.
 
 mod described;
+mod desired;
 mod discover;
 mod doctor;
 #[cfg(feature = "dstm")]
@@ -27,6 +28,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::features;
 use short::Options;
 
+pub(crate) use desired::{ApplyArgs, GetArgs, WatchArgs};
 pub(crate) use discover::DiscoverArgs;
 pub(crate) use doctor::DoctorArgs;
 #[cfg(feature = "dstm")]
@@ -488,6 +490,34 @@ Examples:
   fordway drain nat64 --timeout 10m --down
   fordway drain nat64 --undo")]
     Drain(DrainArgs),
+    /// Set keys of the daemon's configuration, as a controller does
+    ///
+    /// The document is a JSON object of keys, such as translator.nat64.bib, and the whole values that they are to have, as
+    /// in the configuration file; null gives a key back to the file. All of it is applied like a reload, without losing a
+    /// packet, or nothing is. The same document again changes nothing. What was set holds through reloads and restarts,
+    /// until the host boots.
+    #[command(after_help = "\
+Examples:
+  fordway apply keys.json
+  fordway apply --key translator.nat64.eam --dry-run - < eam.json
+  echo '{\"translator.nat64.bib\": null}' | fordway apply -
+  fordway apply --replace --json keys.json | jq '.keys[] | select(.added > 0)'")]
+    Apply(ApplyArgs),
+    /// Show values of keys of the daemon's configuration, as JSON that apply reads
+    #[command(after_help = "\
+Examples:
+  fordway get                                   what controllers have set
+  fordway get translator.nat64.eam translator.nat64.pool")]
+    Get(GetArgs),
+    /// Tell of changes of the configuration, of BIB entries made by hand, and of translators
+    ///
+    /// Each change has a number, one more than the one before, and the first line says the number of the last change. After
+    /// a connection that was lost, compare: if the number is another, read everything again.
+    #[command(after_help = "\
+Examples:
+  fordway watch
+  fordway watch --json --count 1")]
+    Watch(WatchArgs),
     /// Write a JSON Schema to standard output: of configuration files, or of the control socket
     ///
     /// That of configuration files is for editors, which then complete and check keys and values, and for whatever makes such

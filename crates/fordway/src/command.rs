@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod control;
+mod desired;
 mod discover;
 mod doctor;
 #[cfg(feature = "dstm")]
@@ -64,6 +65,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Sessions(args) => tables::sessions(&global, args),
         Command::Subscribers(args) => tables::subscribers(&global, &args),
         Command::Drain(args) => tables::drain(&global, &args),
+        Command::Apply(args) => desired::apply(&global, &args),
+        Command::Get(args) => desired::get(&global, &args),
+        Command::Watch(args) => desired::watch(&global, &args),
         Command::Schema { of } => generate::schema(of),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { dir } => generate::manual(&dir),

@@ -22,6 +22,7 @@ use sd_notify::NotifyState;
 use tokio::time::MissedTickBehavior;
 use tracing::{error, info};
 
+pub(crate) use serve::desired::with_kept;
 pub(crate) use serve::handle::{Adjust, Job};
 
 use crate::failure::Failure;

@@ -1,12 +1,14 @@
 //! Logs of a stateful translator's bindings, sessions and port blocks (RFC 6888 section 4).
 //!
 //! Each `[[translator.log]]` has its own thread and queue, so a slow or absent collector delays neither packets nor other
-//! logs. Records that do not fit in the queue, or can't be written, are counted as lost.
+//! logs. While there is no connection to a collector of a stream, records wait in the queue. Those that do not fit in it, or
+//! can't be written, are counted as lost.
 
 mod ipfix;
 mod json;
 mod record;
 mod sink;
+mod stream;
 mod syslog;
 
 use std::sync::Arc;
@@ -21,13 +23,17 @@ use crate::failure::Failure;
 use fordway_control::LogStats;
 use ipfix::Ipfix;
 use json::Json;
-use sink::{Datagrams, Encode, File, Sink};
+use sink::{Datagrams, Encode, File, Ready, Sink};
+use stream::Stream;
 use syslog::Syslog;
 
 pub(crate) use record::{Record, What};
 
 /// Records that wait for a log's thread: some seconds of the most that a sweep tells.
 const QUEUE: usize = 1 << 17;
+
+/// Time between looks whether a stream is there again.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Time that a log has to write what waits when it ends.
 const LAST: Duration = Duration::from_secs(2);
@@ -97,22 +103,23 @@ impl Logs {
 impl Log {
     fn start(name: &str, config: &NatLog) -> Result<Log, Failure> {
         let (sink, encode) = open(name, config).map_err(|error| {
-            Failure::failed(format!("{name}: cannot log to {}: {error}", config.to)).hint(
-                match &config.to {
-                    LogTarget::Json(path) => match path.parent() {
-                        Some(folder) if !folder.exists() => {
-                            format!("make its folder: mkdir -p {}", folder.display())
-                        }
-                        _ => "let root write there, or name another file".to_owned(),
-                    },
-                    LogTarget::SyslogUnix(_) => {
-                        "start its receiver first, or name another".to_owned()
+            Failure::failed(format!("{name}: cannot log to {}: {error}", config.to))
+                .hint(match &config.to {
+                LogTarget::Json(path) => match path.parent() {
+                    Some(folder) if !folder.exists() => {
+                        format!("make its folder: mkdir -p {}", folder.display())
                     }
-                    LogTarget::SyslogUdp(_) | LogTarget::Ipfix(_) => {
-                        "name another place".to_owned()
-                    }
+                    _ => "let root write there, or name another file".to_owned(),
                 },
-            )
+                LogTarget::SyslogUnix(_) => "start its receiver first, or name another".to_owned(),
+                LogTarget::SyslogUdp(_) | LogTarget::Ipfix(_) | LogTarget::IpfixTcp(_) => {
+                    "name another place".to_owned()
+                }
+                LogTarget::IpfixTls(..) => {
+                    "let `ca`, `certificate` and `key` be files in PEM that this program may read"
+                        .to_owned()
+                }
+            })
         })?;
         let (queue, records) = channel();
         let counts = Arc::new(Counts::default());
@@ -163,7 +170,16 @@ fn open(name: &str, config: &NatLog) -> std::io::Result<Opened> {
             Box::new(udp(*address)),
             Box::new(Ipfix::new(config.domain, &config.what, config.destinations)),
         ),
+        LogTarget::IpfixTcp(address) => (Box::new(Stream::tcp(*address)), ipfix_stream(config)),
+        LogTarget::IpfixTls(address, server) => {
+            let stream = Stream::tls(*address, server.as_deref(), config)?;
+            (Box::new(stream), ipfix_stream(config))
+        }
     })
+}
+
+fn ipfix_stream(config: &NatLog) -> Box<dyn Encode> {
+    Box::new(Ipfix::stream(config.domain, &config.what, config.destinations))
 }
 
 /// The thread of a log.
@@ -180,7 +196,14 @@ impl Writer {
     fn run(mut self, records: &Receiver<Record>) {
         let mut complained = None;
         let mut ends: Option<Instant> = None;
+        // A collector that can't be reached is complained of before there is anything to lose.
+        self.reach(&mut complained);
         while let Ok(first) = records.recv() {
+            if !self.reach(&mut complained) {
+                let left = 1 + records.try_iter().count() as u64;
+                self.counts.lost.fetch_add(left, Ordering::Relaxed);
+                return;
+            }
             self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
             if self.counts.ends.load(Ordering::Relaxed) {
                 let since = *ends.get_or_insert_with(Instant::now);
@@ -203,6 +226,29 @@ impl Writer {
         }
     }
 
+    /// Waits until the receiver can be written to; `false`: the log has ended before.
+    fn reach(&mut self, complained: &mut Option<Instant>) -> bool {
+        loop {
+            match self.sink.ready() {
+                Ready::Known => return true,
+                Ready::Anew => {
+                    self.encode.restart();
+                    return true;
+                }
+                Ready::Not(error) => {
+                    let what = "there is no connection, and records wait";
+                    if error.kind() != std::io::ErrorKind::NotConnected {
+                        self.complain(what, &error, complained);
+                    }
+                }
+            }
+            if self.counts.ends.load(Ordering::Relaxed) {
+                return false;
+            }
+            thread::park_timeout(LOOK);
+        }
+    }
+
     fn write(&mut self, complained: &mut Option<Instant>) {
         let mut trouble = None;
         for message in self.encode.take() {
@@ -218,10 +264,15 @@ impl Writer {
                 trouble = Some(error);
             }
         }
-        let Some(error) = trouble else { return };
-        // Once a minute is enough to know.
+        if let Some(error) = trouble {
+            self.complain("records are lost", &error, complained);
+        }
+    }
+
+    /// Once a minute is enough to know.
+    fn complain(&self, what: &str, error: &std::io::Error, complained: &mut Option<Instant>) {
         if complained.is_none_or(|at| at.elapsed().as_secs() >= 60) {
-            tracing::warn!("{}: records are lost: {error}", self.name);
+            tracing::warn!("{}: {what}: {error}", self.name);
             *complained = Some(Instant::now());
         }
     }

@@ -19,7 +19,7 @@ use fordway_nameserver as dns64;
 use fordway_nameserver::Rate;
 use fordway_net::{Address, IpNet};
 use fordway_resolver as upstream;
-use fordway_router::{self as router, Device, Prefixes, Rdnss, Route};
+use fordway_router::{self as router, Device, Prefixes, Rdnss, Resolver, Route};
 use fordway_serve::Acl;
 use fordway_xlat::addr::Pool6;
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -150,6 +150,15 @@ fn device(config: &Config, advertise: &Advertise) -> Device {
         preference: route.preference,
         lifetime: route.lifetime.map(seconds),
     };
+    let resolver = |it: &fordway_config::AdvertisedResolver| Resolver {
+        name: it.name.clone(),
+        priority: it.priority,
+        addresses: it.addresses.clone(),
+        alpn: it.alpn.iter().map(|it| (*it).to_owned()).collect(),
+        port: it.port,
+        dohpath: Some(it.dohpath.clone()),
+        lifetime: it.lifetime.map(seconds),
+    };
     Device {
         device: advertise.device.to_string(),
         prefixes: match &advertise.prefixes {
@@ -168,6 +177,8 @@ fn device(config: &Config, advertise: &Advertise) -> Device {
         dnssl: advertise.dnssl.clone(),
         pref64: pref64.into_iter().map(Pool6::net).collect(),
         pref64_lifetime: advertise.pref64_lifetime.map(seconds),
+        dnr: advertise.dnr.iter().map(resolver).collect(),
+        captive_portal: advertise.captive_portal.clone(),
         routes: advertise.routes.iter().map(route).collect(),
         mtu: advertise.mtu,
         // The file has at most 65535.

@@ -146,6 +146,19 @@ impl Conn {
     }
 }
 
+/// Writes all octets.
+pub(super) async fn put_all(conn: &mut Conn, octets: &[u8]) -> io::Result<()> {
+    let mut left = octets;
+    std::future::poll_fn(|cx| {
+        while !left.is_empty() {
+            let written = ready!(conn.poll_put(cx, left, &[]))?;
+            left = &left[written..];
+        }
+        conn.poll_flush(cx)
+    })
+    .await
+}
+
 impl AsyncRead for Conn {
     fn poll_read(
         self: Pin<&mut Self>,

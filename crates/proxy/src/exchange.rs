@@ -4,7 +4,6 @@
 //! [`Http1`](super::http1::Http1) and [`Http2`](super::http2::Http2) are.
 
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -16,6 +15,7 @@ use tokio::time::Instant;
 use super::access::Outcome;
 use super::authority::Authority;
 use super::conn::{Conn, LITTLE, Watch};
+use super::ends::Ends;
 use super::pool::Server;
 use super::reason::{Answer, Reason};
 use super::relay::{Broken, Passed, Relay};
@@ -79,7 +79,7 @@ pub(super) trait Client {
 pub(super) struct Exchange<'a, C> {
     pub(super) worker: &'a Rc<Worker>,
     pub(super) active: &'a Active,
-    pub(super) address: IpAddr,
+    pub(super) ends: &'a Ends,
     pub(super) client: C,
     /// The client may not send another request on this connection.
     pub(super) last: bool,
@@ -163,7 +163,7 @@ impl<C: Client> Exchange<'_, C> {
         });
         let server = match pinned {
             Some((_, server)) => server,
-            None => self.unless_gone(worker.server(active, self.address, request, fresh)).await?,
+            None => self.unless_gone(worker.server(active, self.ends, request, fresh)).await?,
         };
         self.outcome.server = Some(server.address);
         Ok(server)

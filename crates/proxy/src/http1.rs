@@ -1,13 +1,12 @@
 //! A client that speaks HTTP/1.x.
 
-use std::future::poll_fn;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::time::Instant;
 
-use super::conn::{Conn, LITTLE, Watch};
+use super::conn::{Conn, LITTLE, Watch, put_all};
 use super::exchange::{Client, Pinned};
 use super::reason::{Answer, Reason};
 use super::relay::{Passed, Relay};
@@ -40,15 +39,9 @@ impl<'a> Http1<'a> {
 
     /// Writes octets, within the idle time.
     async fn write(&mut self, out: &[u8]) -> Result<(), ()> {
-        let (deadline, conn, mut left) = (Instant::now() + self.idle, &mut *self.conn, out);
-        let writing = poll_fn(|cx| {
-            while !left.is_empty() {
-                let written = ready!(conn.poll_put(cx, left, &[])).map_err(drop)?;
-                left = &left[written..];
-            }
-            conn.poll_flush(cx).map_err(drop)
-        });
-        self.watch.within(deadline, writing).await.unwrap_or(Err(()))
+        let deadline = Instant::now() + self.idle;
+        let written = self.watch.within(deadline, put_all(self.conn, out)).await;
+        written.ok_or(())?.map_err(drop)
     }
 
     /// A client that sends or takes octets is there.

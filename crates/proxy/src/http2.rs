@@ -5,7 +5,6 @@ mod client;
 mod requests;
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use tokio::task::spawn_local;
 
 use super::access::{About, Record};
 use super::conn::{Conn, Stream};
+use super::ends::Ends;
 use super::exchange::Exchange;
 use super::fields::Line;
 use super::reason::Reason;
@@ -49,7 +49,7 @@ where
 }
 
 /// Serves a connection until its end.
-pub(super) async fn serve(conn: Conn, client: IpAddr, worker: Rc<Worker>) {
+pub(super) async fn serve(conn: Conn, ends: Ends, worker: Rc<Worker>) {
     let active = worker.active();
     let limits = &active.settings.limits;
     let tls = matches!(conn.stream, Stream::Tls(_));
@@ -66,7 +66,7 @@ pub(super) async fn serve(conn: Conn, client: IpAddr, worker: Rc<Worker>) {
     let all = Rc::clone(&requests);
     let service = service_fn(move |request| {
         let (worker, under_way) = (Rc::clone(&there), all.begin());
-        async move { Ok::<_, Infallible>(answer(request, client, tls, worker, under_way).await) }
+        async move { Ok::<_, Infallible>(answer(request, ends, tls, worker, under_way).await) }
     });
     let usual = IdleTimes { idle: limits.keep_alive, taking: limits.idle_time };
     let last = IdleTimes { idle: limits.header_time, taking: limits.header_time };
@@ -89,12 +89,13 @@ pub(super) async fn serve(conn: Conn, client: IpAddr, worker: Rc<Worker>) {
 /// Begins an exchange in a task of its own, and returns the response once it has begun.
 async fn answer(
     request: http::Request<Incoming>,
-    address: IpAddr,
+    ends: Ends,
     tls: bool,
     worker: Rc<Worker>,
     under_way: Rc<UnderWay>,
 ) -> http::Response<Body> {
     let active = worker.active();
+    let address = ends.address();
     worker.counters().requests_http2.add(1);
     let about = active.settings.log.is_some().then(|| {
         let target = request.uri().to_string();
@@ -116,7 +117,7 @@ async fn answer(
         let exchange = Exchange {
             worker: &worker,
             active: &active,
-            address,
+            ends: &ends,
             client: Http2::new(request, tell, under_way, settings.limits.header_time),
             last: true,
             outcome: &mut record.outcome,

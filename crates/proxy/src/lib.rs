@@ -5,7 +5,8 @@
 //! comes from the idle ones (`worker`, `pool`), from the servers of the site (`site`), or from names and addresses
 //! (`names`, `order`, `eyeballs`) as far as `rules` and `address` allow; request and response are forwarded
 //! (`exchange`, `relay`, `chunked`, `response`), for clients with HTTP/1.x (`http1`) and, by hyper, with HTTP/2
-//! (`http2`). CONNECT and Upgrade lead to a `tunnel`. A refusal has a `reason`; requests are logged (`access`) and
+//! (`http2`). CONNECT and Upgrade lead to a `tunnel`, and so do TLS connections that pass unread (`passthrough`). Both ends
+//! of a connection may be told by the PROXY protocol (`ends`). Servers are checked (`check`). A refusal has a `reason`; requests are logged (`access`) and
 //! counted (`stats`).
 //!
 //! HTTP/1.x is read with httparse, the parser that hyper has inside, and framed here: an intermediary must see both
@@ -16,23 +17,28 @@
 mod access;
 mod address;
 mod authority;
+mod check;
 mod chunked;
 mod conn;
+mod ends;
 mod error;
 mod exchange;
 mod eyeballs;
 mod fields;
 mod head;
+mod health;
 mod http1;
 mod http2;
 mod names;
 mod order;
+mod passthrough;
 mod pool;
 mod reason;
 mod rehearsal;
 mod relay;
 mod request;
 mod response;
+mod routes;
 mod rules;
 mod server;
 mod session;
@@ -52,5 +58,6 @@ pub use rehearsal::{OWN, Rehearsed, rehearse, rehearse_response};
 pub use rules::{Destination, Ports, Rule, Rules};
 pub use server::{Bound, Server};
 pub use settings::{
-    Eyeballs, Forward, Forwarded, Limits, Log, LogFormat, LogTarget, Mode, Reverse, Settings, Tls,
+    Backend, Check, CheckKind, Eyeballs, Forward, Forwarded, Limits, Log, LogFormat, LogTarget,
+    Mode, Passthrough, Reverse, Route, SendProxy, Settings, Tls,
 };

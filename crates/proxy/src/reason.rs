@@ -59,6 +59,8 @@ reasons! {
     ResponseTooLarge "response_too_large" 502 "http_response_header_section_size" "The header section of the server's response is too large.";
     Incomplete "incomplete" 502 "http_response_incomplete" "The server closed the connection before it had answered.";
     ResponseTimeout "response_timeout" 504 "http_response_timeout" "The server did not answer in time.";
+    Hello "hello" 400 "tls_protocol_error" "The connection does not begin as one of TLS does.";
+    UnknownName "unknown_name" 421 "http_request_denied" "No server here has the name that was asked for, or none was.";
     Busy "busy" 503 "connection_limit_reached" "The proxy is busy, or no server is available.";
 }
 

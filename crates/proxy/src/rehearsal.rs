@@ -39,7 +39,7 @@ pub enum Rehearsed {
 pub fn rehearse(settings: &Settings, client: IpAddr, octets: &[u8]) -> Vec<Rehearsed> {
     let mut buf = BytesMut::from(octets);
     let mut all = Vec::new();
-    let context = RequestContext { settings, own: OWN, client, tls: settings.tls.is_some() };
+    let context = RequestContext { settings, own: OWN, client, tls: !settings.tls.is_empty() };
     loop {
         while buf.starts_with(b"\r\n") {
             buf.advance(2);

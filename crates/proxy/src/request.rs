@@ -292,6 +292,8 @@ fn destination<'a>(
             // As a server's client would ask: it takes this proxy for the server.
             Target::Origin(_) => Err(Reason::Malformed),
         },
+        // A connection that has outlived a reload.
+        Mode::Passthrough(_) => Err(Reason::Host),
         Mode::Reverse(reverse) => {
             let (asked, path) = match line.target {
                 Target::Origin(path) => (host, path),

@@ -23,7 +23,7 @@ impl Ports {
 }
 
 /// What a rule is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// This name alone.
     Name(String),

@@ -6,9 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::spawn_local;
+use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use super::check::Checks;
 use super::error::Error;
 use super::session;
 use super::settings::Settings;
@@ -193,13 +194,25 @@ async fn serve(shared: Arc<Shared>, index: usize, listeners: Vec<tokio::net::Tcp
         .collect();
     let mut sweep = interval(SWEEP);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // One thread for all does what is to be done once.
+    let begin_checks = || (index == 0).then(|| Checks::begin(&worker));
+    let mut checks = begin_checks();
     while !shared.signals.is_stopping() {
         tokio::select! {
             // New settings: those before go.
-            () = shared.signals.woken(index) => drop(worker.active()),
-            _ = sweep.tick() => worker.sweep(),
+            () = shared.signals.woken(index) => {
+                drop(worker.active());
+                checks = begin_checks();
+            }
+            _ = sweep.tick() => {
+                worker.sweep();
+                if let Some(certificates) = worker.active().tls.clone().filter(|_| index == 0) {
+                    spawn_blocking(move || certificates.look());
+                }
+            }
         }
     }
+    drop(checks);
     for task in accepting {
         task.abort();
         let _ = task.await;

@@ -4,7 +4,7 @@
 mod tests;
 
 use std::future::poll_fn;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,13 +15,15 @@ use tokio::time::Instant;
 
 use super::access::{About, Record};
 use super::conn::{Conn, Stream, Watch};
+use super::ends::Ends;
 use super::exchange::{End, Exchange, Pinned};
 use super::http1::Http1;
 use super::reason::Reason;
 use super::request::{Request, RequestContext};
+use super::settings::Mode;
 use super::shared::{Active, Held};
 use super::worker::Worker;
-use super::{head, http2};
+use super::{head, http2, passthrough};
 use fordway_serve::{Network, Ticket};
 
 /// Empty lines that may stand in front of a request (RFC 9112 section 2.2).
@@ -37,35 +39,61 @@ const FIRST: Duration = Duration::from_secs(2);
 /// Serves a connection, if its client may have one more.
 pub(super) fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
     let active = worker.active();
-    let limits = &active.settings.limits;
-    let address = peer.ip().to_canonical();
-    let tally = &worker.shared.connections;
-    let network = Network::of(address, limits.client_len);
-    let ticket = tally.enter(network, limits.connections, limits.connections_per_client);
-    let Ok(ticket) = ticket else {
-        worker.counters().connections_refused.add(1);
-        return;
-    };
+    let ends = Ends::of(&stream, peer);
+    let is_front = active.settings.accept_proxy.contains(ends.address());
+    // Behind a proxy in front there may be any number of client networks; each counts by itself once it is known.
+    let Some(ticket) = place(worker, &active, &ends, is_front) else { return };
     worker.counters().connections_accepted.add(1);
     // Writes are whole: Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
-    spawn_local(serve(stream, address, Rc::clone(worker), active, ticket));
+    spawn_local(serve(stream, ends, Rc::clone(worker), active, ticket, is_front));
+}
+
+/// A place among the connections of clients; `is_front`: of a proxy in front, which has no bound of its own.
+fn place(worker: &Worker, active: &Active, ends: &Ends, is_front: bool) -> Option<Ticket> {
+    let limits = &active.settings.limits;
+    let most = if is_front { limits.connections } else { limits.connections_per_client };
+    let network = Network::of(ends.address(), limits.client_len);
+    let ticket = worker.shared.connections.enter(network, limits.connections, most).ok();
+    if ticket.is_none() {
+        worker.counters().connections_refused.add(1);
+    }
+    ticket
 }
 
 async fn serve(
-    stream: TcpStream,
-    client: IpAddr,
+    mut stream: TcpStream,
+    mut ends: Ends,
     worker: Rc<Worker>,
     active: Rc<Held>,
-    ticket: Ticket,
+    mut ticket: Ticket,
+    is_front: bool,
 ) {
     let _guard = worker.client_guard();
-    let _ticket = ticket;
     let deadline = Instant::now() + active.settings.limits.header_time;
     let mut watch = Watch::new(deadline);
+    if is_front {
+        let Some(Ok(told)) = watch.within(deadline, ends.told(&mut stream)).await else {
+            worker.counters().proxy_headers_refused.add(1);
+            return;
+        };
+        ends = told;
+        drop(ticket);
+        let Some(own) = place(&worker, &active, &ends, false) else { return };
+        ticket = own;
+    }
+    let _ticket = ticket;
+    if let Mode::Passthrough(passthrough) = &active.settings.mode {
+        let conn = Conn::new(Stream::Plain(stream));
+        let conn = passthrough::serve(conn, &ends, &worker, &active, passthrough, watch).await;
+        if let Some(conn) = conn {
+            linger(conn).await;
+        }
+        return;
+    }
     let (stream, is_http2) = match &active.tls {
         None => (Stream::Plain(stream), None),
-        Some(tls) => match watch.within(deadline, tls.0.accept(stream)).await {
+        Some(tls) => match watch.within(deadline, tls.acceptor.accept(stream)).await {
             Some(Ok(tls)) => {
                 let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
                 (Stream::Tls(Box::new(tls)), Some(is_http2))
@@ -75,7 +103,7 @@ async fn serve(
         },
     };
     drop(active);
-    talk(stream, is_http2, watch, client, worker).await;
+    talk(stream, is_http2, watch, ends, worker).await;
 }
 
 /// Serves requests, over TLS or not.
@@ -83,15 +111,15 @@ async fn talk(
     stream: Stream,
     is_http2: Option<bool>,
     watch: Watch,
-    client: IpAddr,
+    ends: Ends,
     worker: Rc<Worker>,
 ) {
     let conn = Conn::new(stream);
-    let mut session = Session { worker, client, conn, watch, served: 0, is_http2, pinned: None };
+    let mut session = Session { worker, ends, conn, watch, served: 0, is_http2, pinned: None };
     let end = session.run().await;
-    let Session { worker, client, conn, .. } = session;
+    let Session { worker, ends, conn, .. } = session;
     match end {
-        Next::Http2 => http2::serve(conn, client, worker).await,
+        Next::Http2 => http2::serve(conn, ends, worker).await,
         Next::Close => linger(conn).await,
         Next::Gone => {}
     }
@@ -107,7 +135,7 @@ enum Next {
 
 struct Session {
     worker: Rc<Worker>,
-    client: IpAddr,
+    ends: Ends,
     conn: Conn,
     watch: Watch,
     /// Requests so far.
@@ -146,7 +174,7 @@ impl Session {
             let exchange = Exchange {
                 worker: &self.worker,
                 active: &active,
-                address: self.client,
+                ends: &self.ends,
                 client: Http1::new(&mut self.conn, &mut self.watch, &mut self.pinned, idle),
                 last,
                 outcome: &mut record.outcome,
@@ -236,13 +264,13 @@ impl Session {
         let context = RequestContext {
             settings: &active.settings,
             own: &active.own,
-            client: self.client,
+            client: self.ends.address(),
             tls: self.is_http2.is_some(),
         };
         let read = head::request(&self.conn.buf[..len], context, about);
         self.conn.buf.advance(len);
         match read {
-            _ if !active.settings.allow.contains(self.client) => {
+            _ if !active.settings.allow.contains(self.ends.address()) => {
                 Read::Refused(Reason::ClientDenied)
             }
             Ok(request) => Read::Request(request),

@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use fordway_xlat::addr::Pool6;
 
 use super::authority::Authority;
-use super::rules::{Ports, Rules};
+use super::rules::{Destination, Ports, Rules};
 use fordway_resolver as upstream;
 use fordway_serve::{Acl, ClientLen};
 
@@ -34,8 +35,10 @@ pub struct Settings {
     pub translated: Vec<Pool6>,
     /// How connections to servers are begun.
     pub eyeballs: Eyeballs,
-    /// Clients speak TLS.
-    pub tls: Option<Tls>,
+    /// Certificates for clients, who speak TLS then. The first is for those who ask for no name, or for one that none has.
+    pub tls: Vec<Tls>,
+    /// Proxies in front of this one, which tell the client's address by the PROXY protocol; they must.
+    pub accept_proxy: Acl,
     /// Clients may speak HTTP/2.
     pub http2: bool,
     /// The proxy's name in Via and Proxy-Status; `None`: `fordway-` and a number.
@@ -50,13 +53,26 @@ pub struct Settings {
     pub log: Option<Log>,
 }
 
-/// Forward or reverse.
+/// Forward, reverse or passthrough.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// For clients: to whatever server they ask for.
     Forward(Forward),
     /// For a site: to its servers.
     Reverse(Reverse),
+    /// For sites whose servers speak TLS with clients themselves.
+    Passthrough(Passthrough),
+}
+
+impl Mode {
+    /// How servers are chosen and asked.
+    pub(super) fn backend(&self) -> Option<&Backend> {
+        match self {
+            Mode::Forward(_) => None,
+            Mode::Reverse(reverse) => Some(&reverse.backend),
+            Mode::Passthrough(passthrough) => Some(&passthrough.backend),
+        }
+    }
 }
 
 /// What clients may ask of a forward proxy.
@@ -73,14 +89,91 @@ pub struct Forward {
 /// The servers of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reverse {
-    /// The first that works serves; with [`Reverse::balance`] all take turns. Not empty.
+    /// The first that works serves; with [`Backend::balance`] all take turns. Not empty.
     pub upstream: Vec<Authority>,
-    /// Requests go to all of them in turn.
-    pub balance: bool,
     /// What servers get as Host; `None`: what the client sent.
     pub host: Option<String>,
+    /// How they are chosen and asked.
+    pub backend: Backend,
+}
+
+/// Sites by the names that TLS clients ask for (Server Name Indication, RFC 6066 section 3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passthrough {
+    /// The servers of each site.
+    pub routes: Vec<Route>,
+    /// How they are chosen and asked.
+    pub backend: Backend,
+}
+
+/// One site behind a [`Passthrough`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Its names: [`Destination::Name`], or [`Destination::Below`] for all below a name. The longest that fits decides.
+    pub names: Vec<Destination>,
+    /// Its servers; not empty.
+    pub upstream: Vec<Authority>,
+}
+
+/// How the servers of a site are chosen and asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backend {
+    /// Requests go to all servers in turn.
+    pub balance: bool,
     /// How long a server that could not be reached is not tried, while there is another.
     pub pause: Duration,
+    /// What servers are told of the client in front of everything else.
+    pub send_proxy: SendProxy,
+    /// Checks of servers besides requests.
+    pub check: Option<Check>,
+}
+
+/// The PROXY protocol towards servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SendProxy {
+    /// None.
+    #[default]
+    Off,
+    /// Version 1, a line of text.
+    V1,
+    /// Version 2, octets.
+    V2,
+}
+
+/// An active check of servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What has to succeed.
+    pub kind: CheckKind,
+    /// Time between two checks of a server.
+    pub interval: Duration,
+    /// Time that one may take.
+    pub timeout: Duration,
+    /// So many in a row make a server usable again.
+    pub rise: u32,
+    /// So many failures in a row make it unusable.
+    pub fall: u32,
+}
+
+/// What a check has to achieve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckKind {
+    /// A connection.
+    Tcp,
+    /// A TLS handshake, whatever the certificate; with this name, else the server's.
+    Tls {
+        /// Name to ask for.
+        name: Option<String>,
+    },
+    /// A response to GET.
+    Http {
+        /// Path, with a query or without.
+        path: String,
+        /// Host; by default that of requests, else the server's.
+        host: Option<String>,
+        /// Statuses that are good.
+        status: RangeInclusive<u16>,
+    },
 }
 
 /// RFC 8305.

@@ -3,17 +3,18 @@
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use tokio_rustls::TlsAcceptor;
 
 use super::access::AccessLog;
 use super::error::Error;
 use super::names::Names;
-use super::settings::Settings;
+use super::routes::Routes;
+use super::settings::{Mode, Settings};
 use super::site::Site;
 use super::stats::Counters;
-use super::tls;
+use super::tls::Certificates;
 use fordway_counters::proxy::Stats;
 use fordway_serve::Tally;
 use fordway_serve::thread::{self, Signals};
@@ -26,20 +27,11 @@ pub(super) struct Active {
     pub(super) settings: Settings,
     pub(super) names: Names,
     pub(super) site: Arc<Site>,
-    pub(super) tls: Option<Tls>,
+    pub(super) routes: Routes,
+    pub(super) tls: Option<Arc<Certificates>>,
     pub(super) log: Option<Arc<AccessLog>>,
     /// The proxy's name in Via and Proxy-Status.
     pub(super) own: String,
-}
-
-/// An acceptor, whose library's type has nothing to show.
-#[derive(Clone)]
-pub(super) struct Tls(pub(super) TlsAcceptor);
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tls")
-    }
 }
 
 /// Settings as one thread holds them: its sessions share them by a count that no other thread writes to.
@@ -57,10 +49,7 @@ impl Active {
     /// The first settings of a proxy, or those that follow on `before`.
     pub(super) fn new(settings: Settings, before: Option<&Active>) -> Result<Active, Error> {
         let names = Names::new(settings.resolver.as_ref(), before.map(|it| &it.names))?;
-        let tls = match &settings.tls {
-            Some(tls) => Some(Tls(tls::acceptor(tls, settings.http2)?)),
-            None => None,
-        };
+        let tls = Certificates::new(&settings.tls, settings.http2)?.map(Arc::new);
         let log = match (&settings.log, before.and_then(|it| it.log.as_ref())) {
             (None, _) => None,
             (Some(wanted), Some(open)) if wanted == open.settings() => {
@@ -80,8 +69,12 @@ impl Active {
             (None, _) => format!("fordway-{:08x}", getrandom::u32().unwrap_or_default()),
         };
         let site = Site::new(&settings, before.map(|it| &it.site));
+        let routes = match &settings.mode {
+            Mode::Passthrough(passthrough) => Routes::new(&passthrough.routes),
+            Mode::Forward(_) | Mode::Reverse(_) => Routes::default(),
+        };
         let generation = before.map_or(1, |it| it.generation + 1);
-        Ok(Active { generation, settings, names, site, tls, log, own })
+        Ok(Active { generation, settings, names, site, routes, tls, log, own })
     }
 }
 
@@ -122,11 +115,17 @@ impl Shared {
 
     pub(super) fn stats(&self) -> Stats {
         let active = self.active.load();
+        let is_checked = active.settings.mode.backend().is_some_and(|it| it.check.is_some());
+        let certificates = |of: fn(&Certificates) -> &AtomicU64| {
+            active.tls.as_ref().map_or(0, |it| of(it).load(Ordering::Relaxed))
+        };
         let mut stats = Stats {
             name: active.settings.name.clone(),
             connections: self.connections.count() as u64,
             log_lost: active.log.as_ref().map_or(0, |log| log.lost()),
-            servers: active.site.stats(),
+            servers: active.site.stats(is_checked),
+            certificates_reloaded: certificates(|it| &it.reloaded),
+            certificates_failed: certificates(|it| &it.failed),
             ..Stats::default()
         };
         self.counters.iter().for_each(|counters| counters.add_to(&mut stats));

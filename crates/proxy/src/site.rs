@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::authority::Authority;
-use super::settings::{Mode, Reverse, Settings};
+use super::health::Health;
+use super::settings::{Backend, Mode, Settings};
 use fordway_counters::Counter;
 use fordway_counters::proxy::ServerStats;
 use fordway_serve::clock;
@@ -15,6 +16,8 @@ use fordway_serve::clock;
 #[derive(Debug)]
 pub(super) struct Site {
     servers: Vec<Member>,
+    /// Of each route, its servers; in front of one site there is one.
+    groups: Vec<Vec<usize>>,
     start: Instant,
 }
 
@@ -26,6 +29,8 @@ pub(super) struct Member {
     /// Until when it is paused, in milliseconds since `start`; 0: it is not.
     paused: AtomicU64,
     failures: AtomicU64,
+    /// What active checks have found.
+    pub(super) health: Health,
     /// Of each thread.
     requests: Box<[Requests]>,
 }
@@ -38,31 +43,56 @@ struct Requests(Counter);
 impl Site {
     /// Keeps the state of `before` if the servers are the same.
     pub(super) fn new(settings: &Settings, before: Option<&Arc<Site>>) -> Arc<Site> {
-        let upstream = match &settings.mode {
-            Mode::Reverse(reverse) => reverse.upstream.as_slice(),
-            Mode::Forward(_) => &[],
+        let groups: Vec<&[Authority]> = match &settings.mode {
+            Mode::Forward(_) => Vec::new(),
+            Mode::Reverse(reverse) => vec![&reverse.upstream],
+            Mode::Passthrough(it) => it.routes.iter().map(|it| it.upstream.as_slice()).collect(),
         };
+        let mut upstream: Vec<&Authority> = Vec::new();
+        let mut place = |server| {
+            upstream.iter().position(|it| *it == server).unwrap_or_else(|| {
+                upstream.push(server);
+                upstream.len() - 1
+            })
+        };
+        let groups: Vec<Vec<usize>> =
+            groups.iter().map(|group| group.iter().map(&mut place).collect()).collect();
         match before {
-            Some(before) if before.servers.iter().map(|it| &it.authority).eq(upstream) => {
+            Some(before)
+                if before.groups == groups
+                    && before
+                        .servers
+                        .iter()
+                        .map(|it| &it.authority)
+                        .eq(upstream.iter().copied()) =>
+            {
                 before.clone()
             }
             _ => Arc::new(Site {
                 servers: upstream.iter().map(|it| Member::new(it, settings.threads)).collect(),
+                groups,
                 start: clock::now(),
             }),
         }
     }
 
-    /// All servers in the order in which they are to be tried: paused ones last. `turn`: grows with each request of a
-    /// thread.
-    pub(super) fn order(&self, reverse: &Reverse, turn: usize) -> Vec<&Member> {
+    /// All servers.
+    pub(super) fn servers(&self) -> &[Member] {
+        &self.servers
+    }
+
+    /// The servers of a group in the order in which they are to be tried: those last that are paused or have failed their
+    /// checks. `turn`: grows with each request of a thread.
+    pub(super) fn order(&self, group: usize, backend: &Backend, turn: usize) -> Vec<&Member> {
         let now = self.now();
-        let mut order: Vec<&Member> = self.servers.iter().collect();
-        if reverse.balance && !order.is_empty() {
+        let group = self.groups.get(group).map_or(&[][..], Vec::as_slice);
+        let mut order: Vec<&Member> = group.iter().map(|at| &self.servers[*at]).collect();
+        if backend.balance && !order.is_empty() {
             let first = turn % order.len();
             order.rotate_left(first);
         }
-        order.sort_by_key(|it| it.is_paused(now));
+        let is_checked = backend.check.is_some();
+        order.sort_by_key(|it| it.is_avoided(now, is_checked));
         order
     }
 
@@ -85,13 +115,17 @@ impl Site {
         }
     }
 
-    pub(super) fn stats(&self) -> Vec<ServerStats> {
+    /// `is_checked`: there are active checks.
+    pub(super) fn stats(&self, is_checked: bool) -> Vec<ServerStats> {
         let now = self.now();
         let one = |member: &Member| ServerStats {
             server: member.authority.to_string(),
-            alive: !member.is_paused(now),
+            alive: !member.is_avoided(now, is_checked),
             requests: member.requests.iter().map(|it| it.0.get()).sum(),
             failures: member.failures.load(Ordering::Relaxed),
+            checks: member.health.checks.get(),
+            checks_failed: member.health.failed.get(),
+            check_failure: member.health.failure(),
         };
         self.servers.iter().map(one).collect()
     }
@@ -108,8 +142,14 @@ impl Member {
             authority: authority.clone(),
             paused: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            health: Health::default(),
             requests: (0..threads.get()).map(|_| Requests::default()).collect(),
         }
+    }
+
+    /// Whether others are tried first.
+    fn is_avoided(&self, now: u64, is_checked: bool) -> bool {
+        self.is_paused(now) || is_checked && self.health.is_down()
     }
 
     fn is_paused(&self, now: u64) -> bool {

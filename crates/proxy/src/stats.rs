@@ -37,9 +37,14 @@ impl Counters {
         }
     }
 
+    /// The proxy refuses a connection whose client does not speak HTTP with it.
+    pub(super) fn closed(&self, reason: Reason) {
+        self.refused[reason as usize].add(1);
+    }
+
     /// The proxy refuses a request.
     pub(super) fn refused(&self, reason: Reason) {
-        self.refused[reason as usize].add(1);
+        self.closed(reason);
         self.response(reason.status());
     }
 

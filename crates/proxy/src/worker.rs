@@ -13,12 +13,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::authority::Authority;
-use super::conn::{Conn, Stream};
+use super::conn::{Conn, Stream, put_all};
+use super::ends::Ends;
 use super::eyeballs::{self, Connected, Plan};
 use super::pool::{Place, Pool, Server};
 use super::reason::Reason;
 use super::request::{Method, Request};
-use super::settings::{Forward, Mode, Reverse};
+use super::settings::{Backend, Forward, Mode};
 use super::shared::{Active, Held, Shared};
 use super::stats::Counters;
 use fordway_serve::pipe::Pipes;
@@ -199,10 +200,11 @@ impl Worker {
     pub(super) async fn server(
         &self,
         active: &Active,
-        client: IpAddr,
+        ends: &Ends,
         request: &Request,
         fresh: bool,
     ) -> Result<Server, Reason> {
+        let client = ends.address();
         let is_tunnel = request.method == Method::Connect;
         let (server, share) = match (&active.settings.mode, &request.to) {
             (Mode::Forward(forward), Some(to)) => {
@@ -216,15 +218,16 @@ impl Worker {
             _ if is_tunnel => return Err(Reason::Method),
             (Mode::Reverse(reverse), _) => {
                 let share = self.share(active, client)?;
-                (self.member(active, reverse, fresh).await?, share)
+                (self.member(active, 0, &reverse.backend, ends, fresh).await?, share)
             }
-            (Mode::Forward(_), None) => return Err(Reason::Host),
+            (Mode::Forward(_) | Mode::Passthrough(_), None) => return Err(Reason::Host),
+            (Mode::Passthrough(_), Some(_)) => return Err(Reason::Scheme),
         };
         Ok(Server { share: Some(share), ..server })
     }
 
     /// A place among this thread's connections to servers that are in use, of which one client network gets only a share.
-    fn share(&self, active: &Active, client: IpAddr) -> Result<Ticket, Reason> {
+    pub(super) fn share(&self, active: &Active, client: IpAddr) -> Result<Ticket, Reason> {
         let network = Network::of(client, active.settings.limits.client_len);
         self.uses.enter_shared(network, most_servers(active)).map_err(|_| Reason::Busy)
     }
@@ -255,23 +258,31 @@ impl Worker {
         self.connect(active, Some(client), to, key, &allows).await
     }
 
-    /// A connection to a server of the site: the first that can be had.
-    async fn member(
+    /// A connection to a server of a site, the one of this number: the first that can be had. One that begins with the
+    /// client's address is this client's alone.
+    pub(super) async fn member(
         &self,
         active: &Active,
-        reverse: &Reverse,
+        group: usize,
+        backend: &Backend,
+        ends: &Ends,
         fresh: bool,
     ) -> Result<Server, Reason> {
+        let header = ends.header(backend.send_proxy);
         let mut failure = Reason::Busy;
         let turn = self.turn.replace(self.turn.get().wrapping_add(1));
-        for member in active.site.order(reverse, turn) {
+        for member in active.site.order(group, backend, turn) {
             let waiting = (!fresh).then(|| self.waiting(&member.key, active, |_| true)).flatten();
             let outcome = match waiting {
                 Some(server) => Ok(server),
                 // The rules do not apply: the configuration names the servers.
                 None => {
                     let (to, key) = (&member.authority, member.key.clone());
-                    self.connect(active, None, to, key, &|_, _| true).await
+                    let connected = self.connect(active, None, to, key, &|_, _| true).await;
+                    match (connected, &header) {
+                        (Ok(server), Some(header)) => introduce(server, header).await,
+                        (connected, _) => connected,
+                    }
                 }
             };
             match outcome {
@@ -282,7 +293,7 @@ impl Worker {
                 // A lack of places here is no failure of the server.
                 Err(Reason::Busy) => return Err(Reason::Busy),
                 Err(reason) => {
-                    active.site.failed(member, reverse.pause);
+                    active.site.failed(member, backend.pause);
                     failure = reason;
                 }
             }
@@ -334,6 +345,13 @@ impl Worker {
             _place: place,
         })
     }
+}
+
+/// Tells a server the client of a new connection, whose socket has room for that.
+async fn introduce(mut server: Server, header: &[u8]) -> Result<Server, Reason> {
+    let told = put_all(&mut server.conn, header).await;
+    server.bound = true;
+    told.map(|()| server).map_err(|_| Reason::Unreachable)
 }
 
 /// Connections to servers that a thread may have.

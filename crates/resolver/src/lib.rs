@@ -49,6 +49,7 @@ use forwarder::Forwarder;
 use hickory_proto::rr::DNSClass;
 use key::KeyBuf;
 pub use settings::{Protocol, Server, Settings, TrustAnchors};
+pub use tls::authorities;
 use validate::Validator;
 
 use fordway_serve::Network;

@@ -42,7 +42,7 @@ pub(super) fn of_server(
     };
     let roots = match roots {
         Some(roots) => Arc::clone(roots),
-        None => Arc::clone(roots.insert(Arc::new(read_roots(ca)?))),
+        None => Arc::clone(roots.insert(Arc::new(authorities(ca)?))),
     };
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -53,7 +53,11 @@ pub(super) fn of_server(
     Ok(Some(Tls { config: Arc::new(config), name }))
 }
 
-fn read_roots(ca: Option<&Path>) -> Result<RootCertStore, Error> {
+/// The certificates of authorities: those of a file in PEM, else the system's.
+///
+/// # Errors
+/// The file can't be read or has none, or the system has none.
+pub fn authorities(ca: Option<&Path>) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     let Some(path) = ca else {
         let found = rustls_native_certs::load_native_certs();

@@ -10,6 +10,7 @@ use fordway_net::AddressV6;
 use hickory_proto::rr::Name;
 use ipnet::Ipv6Net;
 
+use super::resolver::Resolver;
 use super::settings::{Device, Prefixes, Rdnss};
 
 /// A lifetime that is shorter than the last advertised one by more than this is advertised at once.
@@ -58,6 +59,9 @@ pub(super) struct Content {
     pub(super) dnssl: Vec<Name>,
     pub(super) dns_lifetime: u32,
     pub(super) pref64: Vec<Pref64>,
+    /// Each with its lifetime.
+    pub(super) dnr: Vec<(Resolver, u32)>,
+    pub(super) captive_portal: Option<String>,
     on_link: bool,
     autonomous: bool,
     valid: u32,
@@ -106,6 +110,12 @@ impl Content {
                     .iter()
                     .filter_map(|it| Pref64::new(it.addr(), it.prefix_len(), pref64)),
             ),
+            dnr: device
+                .dnr
+                .iter()
+                .map(|it| (it.clone(), device.option_lifetime(it.lifetime)))
+                .collect(),
+            captive_portal: device.captive_portal.clone(),
             on_link: device.on_link,
             autonomous: device.autonomous,
             valid: device.valid,

@@ -9,11 +9,10 @@ use fordway_dns64::ndp::{
     ALL_NODES, Advertisement, MAX_INITIAL_RTR_ADVERTISEMENTS, ROUTER_ADVERTISEMENT,
     ROUTER_SOLICITATION, solicitation,
 };
-use hickory_proto::rr::Name;
 use tracing::{info, warn};
 
 use super::content::{Content, Facts};
-use super::dhcp;
+use super::dhcp::{self, Told};
 use super::encode;
 use super::ledger::Ledger;
 use super::others::Others;
@@ -250,10 +249,16 @@ impl Link {
         messages.into_iter().map(to_all).collect()
     }
 
-    /// DNS servers and search list for a DHCPv6 client of this link; `None` if it is not to be answered here.
-    pub(super) fn dhcpv6(&self) -> Option<(Ipv6Addr, &[Ipv6Addr], &[Name])> {
+    /// The address to answer from, and what DHCPv6 clients of this link are told; `None` if they are not answered here.
+    pub(super) fn dhcpv6(&self) -> Option<(Ipv6Addr, Told<'_>)> {
         let content = self.content.as_ref().filter(|_| self.settings.dhcpv6)?;
-        Some((self.source?, &content.rdnss, &content.dnssl))
+        let told = Told {
+            servers: &content.rdnss,
+            names: &content.dnssl,
+            resolvers: &self.settings.dnr,
+            captive_portal: content.captive_portal.as_deref(),
+        };
+        Some((self.source?, told))
     }
 
     /// Whether one more DHCPv6 client may be answered now.
@@ -339,6 +344,8 @@ impl Link {
             .iter()
             .filter_map(|it| ipnet::Ipv6Net::new(it.prefix(), it.prefix_len()).ok())
             .collect();
+        self.stats.dnr = content.dnr.iter().map(|(it, _)| it.name.to_ascii()).collect();
+        self.stats.captive_portal.clone_from(&content.captive_portal);
         self.stats.deprecated = self.ledger.deprecated(now);
     }
 }

@@ -9,6 +9,8 @@ use hickory_proto::rr::Name;
 
 use fordway_serve::Bucket;
 
+use super::resolver::{Resolver, labels};
+
 /// Where clients ask, `ff02::1:2`.
 pub(super) const ALL_SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
 
@@ -22,6 +24,18 @@ const LONGEST_DUID: usize = 130;
 /// Replies on one device: so many per second, and so many at once.
 const PER_SECOND: u32 = 50;
 const BURST: u32 = 100;
+
+/// OPTION_V6_DNR (RFC 9463 section 4.1), which the library does not know.
+const V6_DNR: OptionCode = OptionCode::Unknown(144);
+
+/// What clients are told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told<'a> {
+    pub(super) servers: &'a [Ipv6Addr],
+    pub(super) names: &'a [Name],
+    pub(super) resolvers: &'a [Resolver],
+    pub(super) captive_portal: Option<&'a str>,
+}
 
 /// Why a message gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +51,8 @@ pub(super) enum Ignored {
 }
 
 /// Reads `request` and makes the reply of the server `duid`.
-pub(super) fn reply(
-    request: &[u8],
-    duid: &[u8],
-    servers: &[Ipv6Addr],
-    names: &[Name],
-) -> Result<Vec<u8>, Ignored> {
+pub(super) fn reply(request: &[u8], duid: &[u8], told: Told<'_>) -> Result<Vec<u8>, Ignored> {
+    let Told { servers, names, resolvers, captive_portal } = told;
     // Only this type is read: relays' messages nest, and are for other servers.
     match request.first() {
         None => return Err(Ignored::Malformed),
@@ -73,6 +83,16 @@ pub(super) fn reply(
         // The library would compress names, which RFC 8415 section 10 forbids.
         let names = UnknownOption::new(OptionCode::DomainSearchList, search_list(names));
         options.insert(DhcpOption::Unknown(names));
+    }
+    if asked(V6_DNR) {
+        // One option for each (RFC 9463 section 4.2).
+        for resolver in resolvers {
+            options.insert(DhcpOption::Unknown(UnknownOption::new(V6_DNR, resolver.dhcpv6())));
+        }
+    }
+    if let Some(uri) = captive_portal.filter(|_| asked(OptionCode::DhcpCaptivePortal)) {
+        let uri = UnknownOption::new(OptionCode::DhcpCaptivePortal, uri.as_bytes().to_vec());
+        options.insert(DhcpOption::Unknown(uri));
     }
     if asked(OptionCode::InformationRefreshTime) {
         options.insert(DhcpOption::InformationRefreshTime(REFRESH_TIME));
@@ -122,15 +142,7 @@ fn check<'a>(options: &'a DhcpOptions, duid: &[u8]) -> Result<Option<&'a [u8]>, 
 
 /// Names as RFC 1035 section 3.1 has them, one behind the other.
 fn search_list(names: &[Name]) -> Vec<u8> {
-    let mut octets = Vec::new();
-    for name in names {
-        for label in name {
-            octets.push(label.len() as u8);
-            octets.extend(label);
-        }
-        octets.push(0);
-    }
-    octets
+    names.iter().flat_map(labels).collect()
 }
 
 /// This host's identifier as a server: the link-layer address of one of its devices (DUID-LL, RFC 8415

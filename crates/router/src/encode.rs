@@ -12,6 +12,7 @@ use ipnet::Ipv6Net;
 
 use super::content::Content;
 use super::ledger::{Item, Withdrawal};
+use super::resolver::Resolver;
 
 /// Octets of an IPv6 header, which the link's MTU counts.
 const IPV6_HEADER: usize = 40;
@@ -23,6 +24,8 @@ const LONGEST: usize = 9000;
 const SERVERS: usize = 16;
 /// Octets of names in one option, for the same reason.
 const NAMES: usize = 512;
+/// What a captive portal's option says where there is none (RFC 8910 section 2).
+const UNRESTRICTED: &str = "urn:ietf:params:capport:unrestricted";
 
 /// An option, written when its message has room for it.
 enum Piece {
@@ -33,6 +36,10 @@ enum Piece {
     Rdnss(u32, Vec<Ipv6Addr>),
     Dnssl(u32, Vec<Name>),
     Pref64(Pref64),
+    Dnr(Resolver, u32),
+    /// A name whose lifetime is over.
+    NoDnr(Name),
+    CaptivePortal(String),
 }
 
 /// The advertisements of `content` and `withdrawal`: one, or several if the link's `mtu` does not let one hold it all
@@ -84,6 +91,8 @@ fn pieces(content: &Content, now: Instant) -> Vec<Piece> {
     pieces.extend(content.routes.iter().copied().map(Piece::Route));
     dns(content.dns_lifetime, &content.rdnss, &content.dnssl, &mut pieces);
     pieces.extend(content.pref64.iter().copied().map(Piece::Pref64));
+    pieces.extend(content.dnr.iter().map(|(it, lifetime)| Piece::Dnr(it.clone(), *lifetime)));
+    pieces.extend(content.captive_portal.clone().map(Piece::CaptivePortal));
     pieces
 }
 
@@ -102,6 +111,8 @@ fn withdraw(withdrawal: &Withdrawal, pieces: &mut Vec<Piece>) {
                 lifetime: 0,
             })),
             Item::Pref64(prefix) => pieces.extend(withdrawn(prefix).map(Piece::Pref64)),
+            Item::Dnr(name) => pieces.push(Piece::NoDnr(name.clone())),
+            Item::CaptivePortal => pieces.push(Piece::CaptivePortal(UNRESTRICTED.to_owned())),
         }
     }
     dns(0, &servers, &names, pieces);
@@ -160,6 +171,15 @@ fn write(piece: &Piece, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         Piece::Rdnss(lifetime, servers) => writer.rdnss(*lifetime, servers),
         Piece::Dnssl(lifetime, names) => writer.dnssl(*lifetime, names.iter().map(Name::iter)),
         Piece::Pref64(pref64) => writer.pref64(pref64),
+        Piece::Dnr(it, lifetime) => writer.encrypted_dns(
+            it.priority,
+            *lifetime,
+            it.name.iter(),
+            &it.addresses,
+            &it.params(),
+        ),
+        Piece::NoDnr(name) => writer.encrypted_dns(1, 0, name.iter(), &[], &[]),
+        Piece::CaptivePortal(uri) => writer.captive_portal(uri),
     }
 }
 

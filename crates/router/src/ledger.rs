@@ -1,7 +1,8 @@
 //! What was advertised on one device, and must be withdrawn when it is no longer true.
 //!
 //! A prefix that is gone is advertised as deprecated for as long as a host may still use it; everything else is
-//! advertised with a lifetime of zero a few times (RFC 8106 section 5, RFC 8781 section 4.1, RFC 4191 section 2.3).
+//! advertised with a lifetime of zero a few times (RFC 8106 section 5, RFC 8781 section 4.1, RFC 4191 section 2.3, RFC
+//! 9463 section 6.1). A captive portal has no lifetime; that there is none any more is advertised by the name for that.
 
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
@@ -31,6 +32,9 @@ pub(super) enum Item {
     Rdnss(Ipv6Addr),
     Dnssl(Name),
     Pref64(Ipv6Net),
+    Dnr(Name),
+    /// Some captive portal: the option has no lifetime, and one at most is advertised.
+    CaptivePortal,
 }
 
 /// What an advertisement withdraws.
@@ -129,14 +133,16 @@ impl Ledger {
         }
     }
 
-    /// The withdrawal of everything, at the end.
+    /// The withdrawal of everything, at the end, but of a captive portal: whether another router has one, hosts learn of
+    /// that one.
     pub(super) fn farewell(&self, others: impl Fn(&Item) -> bool, now: Instant) -> Withdrawal {
         let prefixes = self.prefixes.iter().filter_map(|told| {
             let end = told.end(told.gone.unwrap_or(now).min(now));
             let ours = end > now && !others(&Item::Prefix(told.prefix()?));
             ours.then(|| told.deprecated(end, now))
         });
-        let items = self.items.iter().map(|(item, _)| item).filter(|it| !others(it)).cloned();
+        let ours = |it: &&Item| **it != Item::CaptivePortal && !others(it);
+        let items = self.items.iter().map(|(item, _)| item).filter(ours).cloned();
         Withdrawal { prefixes: prefixes.collect(), items: items.collect() }
     }
 
@@ -179,6 +185,8 @@ fn items(content: &Content) -> impl Iterator<Item = Item> {
         .chain(content.rdnss.iter().copied().map(Item::Rdnss))
         .chain(content.dnssl.iter().cloned().map(Item::Dnssl))
         .chain(pref64.map(Item::Pref64))
+        .chain(content.dnr.iter().map(|(it, _)| Item::Dnr(it.name.clone())))
+        .chain(content.captive_portal.iter().map(|_| Item::CaptivePortal))
 }
 
 #[cfg(test)]

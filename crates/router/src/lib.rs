@@ -2,7 +2,7 @@
 //!
 //! One server advertises on any number of devices, as RFC 4861 section 6.2 has it: a burst at first, then at random
 //! intervals, and when a host asks. It advertises prefixes, DNS servers and search lists (RFC 8106), the NAT64 prefix
-//! (RFC 8781), routes and preferences (RFC 4191). What is no longer true is withdrawn: by lifetimes of zero, prefixes
+//! (RFC 8781), routes and preferences (RFC 4191), encrypted DNS resolvers (RFC 9463), a captive portal (RFC 8910). What is no longer true is withdrawn: by lifetimes of zero, prefixes
 //! by deprecation.
 //!
 //! | part | what it does | pure |
@@ -12,6 +12,7 @@
 //! | `ledger` | what was advertised, and what of it must be withdrawn | yes |
 //! | `encode` | messages, none longer than the link takes | yes |
 //! | `others` | what other routers advertise, and whether it agrees | yes |
+//! | `resolver` | encrypted DNS resolvers, as both kinds of options have them | yes |
 //! | `dhcp` | the answer to an INFORMATION-REQUEST | yes |
 //! | `device` | joins these for one device | yes |
 //! | `host`, `serve` | sockets, netlink, the one thread | |
@@ -31,6 +32,7 @@ mod encode;
 mod host;
 mod ledger;
 mod others;
+mod resolver;
 mod schedule;
 mod serve;
 mod server;
@@ -38,5 +40,6 @@ mod settings;
 
 pub use fordway_counters::router::{DeviceStats, State, Stats};
 pub use fordway_dns64::ndp::Preference;
+pub use resolver::Resolver;
 pub use server::{Bound, Error, Server};
 pub use settings::{Device, Prefixes, Rdnss, Route, Settings, WrongSetting};

@@ -1,4 +1,4 @@
-//! What other routers of a link advertise, and whether it agrees (RFC 4861 section 6.2.7, RFC 8781 section 5.2).
+//! What other routers of a link advertise, and whether it agrees (RFC 4861 section 6.2.7, RFC 8781 section 5.2, RFC 8910 section 3).
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -46,6 +46,8 @@ pub(super) enum Contradiction {
     ValidLifetime(Ipv6Net),
     #[error("NAT64 prefixes")]
     Pref64,
+    #[error("captive portal")]
+    CaptivePortal,
 }
 
 impl Others {
@@ -59,7 +61,7 @@ impl Others {
         now: Instant,
     ) -> Vec<Contradiction> {
         self.heard.retain(|(_, _, until)| *until > now);
-        for (item, lifetime) in options.clone().flat_map(items) {
+        for (item, lifetime) in options.clone().flat_map(|it| items(it, fields)) {
             self.heard.retain(|(from, it, _)| *from != router || *it != item);
             if lifetime > 0 && self.heard.len() < HEARD {
                 let until = now + Duration::from_secs(lifetime.into());
@@ -80,8 +82,8 @@ impl Others {
     }
 }
 
-/// The items of an option, each with its lifetime.
-fn items(option: NdOption<'_>) -> Vec<(Item, u32)> {
+/// The items of an option of an advertisement with these `fields`, each with its lifetime.
+fn items(option: NdOption<'_>, fields: &Advertisement) -> Vec<(Item, u32)> {
     let one = |prefix, len, item: fn(Ipv6Net) -> Item, lifetime| {
         Ipv6Net::new(prefix, len).map(|net| (item(net), lifetime)).into_iter().collect()
     };
@@ -101,6 +103,12 @@ fn items(option: NdOption<'_>) -> Vec<(Item, u32)> {
                 .map(|name| (Item::Dnssl(name), it.lifetime))
                 .collect()
         }
+        NdOption::EncryptedDns(it) => {
+            let name = Name::from_labels(it.name.labels()).ok();
+            name.map(|name| (Item::Dnr(name.to_lowercase()), it.lifetime)).into_iter().collect()
+        }
+        // It has the router's lifetime.
+        NdOption::CaptivePortal(_) => vec![(Item::CaptivePortal, fields.router_lifetime.into())],
         _ => Vec::new(),
     }
 }
@@ -129,6 +137,11 @@ fn contradictions(
         match option {
             NdOption::Mtu(mtu) if ours.mtu.is_some_and(|our| our != mtu) => {
                 found.push(Contradiction::Mtu);
+            }
+            NdOption::CaptivePortal(uri)
+                if ours.captive_portal.as_ref().is_some_and(|our| our != uri) =>
+            {
+                found.push(Contradiction::CaptivePortal);
             }
             NdOption::Prefix(theirs) => found.extend(lifetimes(&theirs, ours, now)),
             NdOption::Pref64(it) => {

@@ -314,8 +314,8 @@ impl Router {
             // of the link (section 17), which also makes sure that the reply stays there.
             let on_link = request.source.is_unicast_link_local();
             let answer = match link.dhcpv6() {
-                Some((source, servers, names)) if request.destination == ALL_SERVERS && on_link => {
-                    dhcp::reply(message, &self.duid, servers, names).ok().map(|it| (source, it))
+                Some((source, told)) if request.destination == ALL_SERVERS && on_link => {
+                    dhcp::reply(message, &self.duid, told).ok().map(|it| (source, it))
                 }
                 _ => None,
             };

@@ -7,6 +7,12 @@ use fordway_dns64::ndp::{MAX_RTR_ADV_INTERVAL, Preference};
 use hickory_proto::rr::Name;
 use ipnet::Ipv6Net;
 
+use super::resolver::Resolver;
+
+/// Longest URI of a captive portal, in octets: what the option of DHCPv4 holds, so that all say the same (RFC 8910
+/// section 2).
+const LONGEST_URI: usize = 255;
+
 /// The devices on which to advertise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
@@ -39,6 +45,10 @@ pub struct Device {
     pub pref64: Vec<Ipv6Net>,
     /// Their lifetime; by default three times `interval`. Rounded up to 8 seconds, at most 65528.
     pub pref64_lifetime: Option<u32>,
+    /// Encrypted DNS resolvers; each name at most once.
+    pub dnr: Vec<Resolver>,
+    /// URI of a captive portal's API, or the name that says that there is none (RFC 8910 section 2).
+    pub captive_portal: Option<String>,
     /// Routes through this router.
     pub routes: Vec<Route>,
     /// MTU of the link, if hosts are to be told.
@@ -127,6 +137,12 @@ pub enum WrongSetting {
     /// The root, or too long.
     #[error("{0} can't be in a DNS search list")]
     Dnssl(Name),
+    /// It has no name, no address that hosts can reach, or no protocol; or is there twice.
+    #[error("{0} can't be told as an encrypted DNS resolver, or is told twice")]
+    Dnr(Name),
+    /// No URI of a length that all options hold.
+    #[error("\"{0}\" can't be the URI of a captive portal")]
+    CaptivePortal(String),
     /// The same route twice in one advertisement (RFC 4191 section 2.3).
     #[error("there are two routes to {0}")]
     Route(Ipv6Net),
@@ -153,6 +169,8 @@ impl Device {
             dnssl: Vec::new(),
             pref64: Vec::new(),
             pref64_lifetime: None,
+            dnr: Vec::new(),
+            captive_portal: None,
             routes: Vec::new(),
             mtu: None,
             lifetime: None,
@@ -221,6 +239,19 @@ impl Device {
         self.check_addresses()?;
         if let Some(name) = self.dnssl.iter().find(|name| name.is_root()) {
             return Err(WrongSetting::Dnssl(name.clone()));
+        }
+        let told = |(at, it): &(usize, &Resolver)| {
+            !it.is_possible() || self.dnr[..*at].iter().any(|other| other.name == it.name)
+        };
+        if let Some((_, resolver)) = self.dnr.iter().enumerate().find(told) {
+            return Err(WrongSetting::Dnr(resolver.name.clone()));
+        }
+        let is_uri = |it: &&String| {
+            (1..=LONGEST_URI).contains(&it.len())
+                && it.bytes().all(|octet| octet.is_ascii_graphic())
+        };
+        if let Some(uri) = self.captive_portal.as_ref().filter(|it| !is_uri(it)) {
+            return Err(WrongSetting::CaptivePortal(uri.clone()));
         }
         match self.mtu {
             Some(mtu) if mtu < 1280 => Err(WrongSetting::Mtu(mtu)),

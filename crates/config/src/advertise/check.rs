@@ -7,7 +7,7 @@ use hickory_proto::rr::Name;
 use ipnet::Ipv6Net;
 use toml::Spanned;
 
-use super::Advertise;
+use super::{Advertise, is_literal, portal_host};
 use crate::diagnostic::Sink;
 use crate::findings::{duplicates, no_effect, twice, well_known_prefix};
 use crate::keys::Read;
@@ -41,7 +41,9 @@ pub(crate) fn advertise(drafts: &[Read<Advertise>], around: &Surroundings<'_>, s
         let pref64 = at.each("pref64", advertise.pref64.as_deref().unwrap_or_default());
         duplicates("pref64", &pref64, sink);
         routes(draft, sink);
-        duplicate_names(&at.each("dnssl", &advertise.dnssl), sink);
+        resolvers(draft, sink);
+        captive_portal(draft, sink);
+        duplicate_names("dnssl", &at.each("dnssl", &advertise.dnssl), sink);
         well_known_prefix(&pref64, sink);
         unknown_prefixes(&pref64, around.prefixes, sink);
         if draft.complete {
@@ -76,9 +78,9 @@ fn devices(drafts: &[Read<Advertise>], around: &Surroundings<'_>, sink: &mut Sin
     }
 }
 
-fn duplicate_names(names: &[Spanned<Name>], sink: &mut Sink) {
+fn duplicate_names(key: &str, names: &[Spanned<Name>], sink: &mut Sink) {
     for (first, second) in twice(names, |name| name) {
-        let message = "`dnssl`: this name is listed twice";
+        let message = format!("`{key}`: this name is listed twice");
         sink.error(second.span(), message, "leave one out").beside(first.span(), "here first");
     }
 }
@@ -132,6 +134,51 @@ fn routes(draft: &Read<Advertise>, sink: &mut Sink) {
     for route in routes.iter().filter(|route| route.get_ref().prefix_len() == 0) {
         let message = "`prefix`: the default route is told by `lifetime` and `preference`";
         sink.error(route.span(), message, "leave this route out");
+    }
+}
+
+/// RFC 9463: one option for each name; what hosts are told besides the name goes with addresses.
+fn resolvers(draft: &Read<Advertise>, sink: &mut Sink) {
+    let resolvers: Vec<_> = draft.value.dnr.iter().zip(draft.at.tables("dnr")).collect();
+    let names: Vec<_> = resolvers.iter().filter_map(|(it, at)| at.of("name", &it.name)).collect();
+    duplicate_names("name", &names, sink);
+    for (resolver, at) in resolvers {
+        let addresses = at.each("addresses", &resolver.addresses);
+        duplicates("addresses", &addresses, sink);
+        if let Some(first) = addresses.get(16) {
+            let message = "`addresses`: a resolver is told with 16 addresses at most";
+            sink.error(first.span(), message, "leave this one out, and those behind it");
+        }
+        let repeated = |(number, it): (usize, &&str)| resolver.alpn[..number].contains(it);
+        if let Some(span) = at.key("alpn")
+            && resolver.alpn.iter().enumerate().any(repeated)
+        {
+            sink.error(span, "`alpn`: a protocol is listed twice", "leave one out");
+        }
+        let has_http = resolver.alpn.iter().any(|it| matches!(*it, "h2" | "h3"));
+        for key in ["alpn", "port", "dohpath"] {
+            let Some(span) = at.key(key) else { continue };
+            if resolver.addresses.is_empty() {
+                let message =
+                    format!("`{key}` has no effect without `addresses`: hosts ask the DNS");
+                no_effect(span, &message, sink);
+            } else if key == "dohpath" && !has_http {
+                no_effect(span, "`dohpath` has no effect without h2 or h3 in `alpn`", sink);
+            }
+        }
+    }
+}
+
+fn captive_portal(draft: &Read<Advertise>, sink: &mut Sink) {
+    let Read { value: advertise, at, .. } = draft;
+    let Some(span) = at.key("captive_portal") else { return };
+    let host = advertise.captive_portal.as_deref().and_then(portal_host);
+    if let Some(host) = host.filter(|it| is_literal(it) && !advertise.captive_portal_literal) {
+        let message =
+            format!("`captive_portal`: {host} is an address, which few certificates have");
+        let help = "RFC 8910 section 2: write a name; or captive_portal_literal = true, if the portal has such \
+                    a certificate";
+        sink.error(span.clone(), message, help);
     }
 }
 

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 
 use fordway_proxy::{Authority, Host};
+use toml::Spanned;
 
-use super::{Proxy, ProxyMode};
+use super::{Proxy, ProxyCheck, ProxyCheckKind, ProxyMode, ProxyPassthrough};
 use crate::diagnostic::Sink;
 use crate::dns64::check::same_place;
-use crate::findings::duplicates;
-use crate::keys::Read;
+use crate::findings::{duplicates, no_effect};
+use crate::keys::{Places, Read};
 
 /// Checks all entries; `taken`: where others listen by TCP, with who they are.
 pub(crate) fn proxies(
@@ -57,20 +58,84 @@ pub(crate) fn proxies(
                 format!("`allow`: {} is everybody: this is an open proxy", open.get_ref());
             sink.warn(open.span(), message, "write the networks of those whom it is for");
         }
-        if let ProxyMode::Reverse(reverse) = &proxy.mode {
-            let loops = |server: &Authority| match server.host {
-                Host::Address(ip) => proxy.listen.contains(&SocketAddr::new(ip, server.port)),
-                Host::Name(_) => false,
-            };
-            let upstream = places.each("upstream", &reverse.upstream);
-            if let Some(server) = upstream.iter().find(|it| loops(it.get_ref())) {
-                let message = format!("`upstream`: {} is this proxy itself", server.get_ref());
-                sink.error(server.span(), message, "write the server's address");
+        let fronts = places.each("accept_proxy", &proxy.accept_proxy);
+        duplicates("accept_proxy", &fronts, sink);
+        if let Some(open) = fronts.iter().find(|it| it.get_ref().prefix_len() == 0) {
+            let message = format!(
+                "`accept_proxy`: {} is everybody: each may say to be another",
+                open.get_ref()
+            );
+            sink.error(open.span(), message, "write the networks of the proxies in front");
+        }
+        match &proxy.mode {
+            ProxyMode::Forward(_) => {}
+            ProxyMode::Reverse(reverse) => {
+                is_no_loop(proxy, &places.each("upstream", &reverse.upstream), sink);
+                check(&reverse.backend.check, places, sink);
             }
+            ProxyMode::Passthrough(it) => passthrough(proxy, it, places, sink),
         }
         if proxy.limits.connections_per_client > proxy.limits.connections {
             let message = "`connections_per_client` is more than `connections`";
             sink.warn(places.span.clone(), message, "write less");
         }
     }
+}
+
+fn is_no_loop(proxy: &Proxy, upstream: &[Spanned<Authority>], sink: &mut Sink) {
+    let loops = |server: &Authority| match server.host {
+        Host::Address(ip) => proxy.listen.contains(&SocketAddr::new(ip, server.port)),
+        Host::Name(_) => false,
+    };
+    if let Some(server) = upstream.iter().find(|it| loops(it.get_ref())) {
+        let message = format!("`upstream`: {} is this proxy itself", server.get_ref());
+        sink.error(server.span(), message, "write the server's address");
+    }
+}
+
+/// Keys of one kind of check that another kind does not read.
+fn check(check: &ProxyCheck, places: &Places, sink: &mut Sink) {
+    let Some(at) = places.tables("check").first() else { return };
+    let idle: &[&str] = match check.kind {
+        ProxyCheckKind::Off => &["path", "host", "status", "interval", "timeout", "rise", "fall"],
+        ProxyCheckKind::Tcp => &["path", "host", "status"],
+        ProxyCheckKind::Tls => &["path", "status"],
+        ProxyCheckKind::Http => &[],
+    };
+    for key in idle {
+        if let Some(span) = at.key(key) {
+            no_effect(span, format!("`{key}` has no effect with this kind of check"), sink);
+        }
+    }
+    if check.kind != ProxyCheckKind::Off && check.timeout > check.interval {
+        let message = "`timeout` is longer than `interval`: checks of a slow server come later";
+        sink.warn(at.span.clone(), message, "write a shorter timeout, or a longer interval");
+    }
+}
+
+fn passthrough(proxy: &Proxy, it: &ProxyPassthrough, places: &Places, sink: &mut Sink) {
+    let mut names = Vec::new();
+    for (route, at) in it.routes.iter().zip(places.tables("route")) {
+        names.extend(at.each("name", &route.names));
+        is_no_loop(proxy, &at.each("upstream", &route.upstream), sink);
+    }
+    duplicates("name", &names, sink);
+    if it.routes.is_empty() {
+        let message = "without a [[proxy.route]] every client is refused";
+        sink.error(places.span.clone(), message, "write the names of the sites and their servers");
+    }
+    if let Some(span) = places.key("certificate").or_else(|| places.key("tls")) {
+        let message = "with mode = \"passthrough\" the servers have the certificates";
+        sink.error(span, message, "leave it out, or write mode = \"reverse\"");
+    }
+    for key in ["http2", "via", "forwarded", "upgrade"] {
+        if let Some(span) = places.key(key) {
+            no_effect(
+                span,
+                format!("`{key}` has no effect: what clients send passes unread"),
+                sink,
+            );
+        }
+    }
+    check(&it.backend.check, places, sink);
 }

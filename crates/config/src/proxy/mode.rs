@@ -1,16 +1,16 @@
-//! What a proxy is for: `mode = "forward"` and `mode = "reverse"`, each with keys of its own.
+//! What a proxy is for: `mode = "forward"`, `"reverse"` and `"passthrough"`, each with keys of its own.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use fordway_proxy::{Authority, Destination};
 use ipnet::IpNet;
 use serde_json::json;
 
+use super::backend::{ProxyBackend, servers};
 use super::{Parsed, server};
 use crate::diagnostic::Sink;
 use crate::keys::common::{ALLOW, NET};
-use crate::keys::form::{Choice, Form, Given, List, Plain, list, or, some, text, time};
+use crate::keys::form::{Choice, Form, Given, List, Plain, list, or, some, text};
 use crate::keys::{Key, Keys, Section, Written, keys};
 use crate::problem::{Problem, Value};
 use crate::value;
@@ -22,21 +22,30 @@ pub enum ProxyMode {
     Forward(ProxyForward),
     /// `mode = "reverse"`.
     Reverse(ProxyReverse),
+    /// `mode = "passthrough"`.
+    Passthrough(ProxyPassthrough),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Forward,
     Reverse,
+    Passthrough,
 }
 
-const MODE: Choice<Kind> = Choice(&[("forward", Kind::Forward), ("reverse", Kind::Reverse)]);
+const MODE: Choice<Kind> = Choice(&[
+    ("forward", Kind::Forward),
+    ("reverse", Kind::Reverse),
+    ("passthrough", Kind::Passthrough),
+]);
 const ACTION: Choice<bool> = Choice(&[("allow", true), ("deny", false)]);
 
 const TO: &str = "write names, names with *. in front, and networks, such as to = [\"*.example.net\", \
                   \"192.0.2.0/24\"]";
 const PORTS_HELP: &str = "write a list of ports such as [80, 443, \"1024-65535\"]";
 const SERVERS: &str = "write the servers of the site such as upstream = [\"192.0.2.10:80\"]";
+const SERVERS_TLS: &str = "write the servers of the site such as upstream = [\"2001:db8::10\"]";
+const SITE: &str = "write names, and names with *. in front, such as name = [\"www.example.net\"]";
 const EVERYBODY: &str = "write \"all\", or a list of networks such as [\"2001:db8:1::/64\"]";
 const CLIENTS: &str = "write networks of clients such as client = [\"2001:db8:5::/48\"]";
 const ACTION_HELP: &str = "write action = \"allow\" or action = \"deny\"";
@@ -53,12 +62,13 @@ const PORTS: List<Plain<RangeInclusive<u16>>> = list(
     },
     PORTS_HELP,
 );
-const SERVER: Plain<Authority> = text(
-    |v| value::parsed(v, "a server", SERVERS, server::parse),
-    ("server", "servers", "ADDR[:PORT]"),
-);
+const SERVER: Plain<Authority> =
+    servers(|v| value::parsed(v, "a server", SERVERS, |it| server::parse(it, 80)));
+const SERVER_TLS: Plain<Authority> =
+    servers(|v| value::parsed(v, "a server", SERVERS_TLS, |it| server::parse(it, 443)));
 const DESTINATION: Plain<Destination> =
     text(destination, ("name or network", "names and networks", "NAME|NET"));
+const SITE_NAME: Plain<Destination> = text(site_name, ("name", "names", "NAME"));
 
 /// A Host; `keep`: what the client asked for.
 const HOST: Plain<Option<String>> = Plain {
@@ -94,12 +104,35 @@ keys! {
         allow: Option<Vec<IpNet>> = or("all", list(NET, EVERYBODY)), or(None);
         /// The site's servers: address or name, port 80 unless another is written
         upstream: Vec<Authority> = some(SERVER, SERVERS), needed(Vec::new(), SERVERS);
-        /// The first that can be reached, or one after the other
-        balance: bool = Choice(&[("first", false), ("turns", true)]), or(false);
         /// The Host that servers get; `keep`: the client's
         host: Option<String> = HOST, or(None);
-        /// How long a server that could not be reached is tried last
-        pause: Duration = time(100, 3_600_000), or(Duration::from_secs(10));
+        /// How they are chosen, asked and checked
+        backend: ProxyBackend, flat();
+    }
+}
+
+keys! {
+    /// The keys of mode `passthrough`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ProxyPassthrough {
+        /// Whose connections are carried; others are closed
+        allow: Option<Vec<IpNet>> = or("all", list(NET, EVERYBODY)), or(None);
+        /// Which names lead where. A client that asks for no name, or for another, is refused
+        routes("route"): Vec<ProxyRoute>, tables("[[proxy.route]]");
+        /// How servers are chosen, asked and checked
+        backend: ProxyBackend, flat();
+    }
+}
+
+keys! {
+    /// `[[proxy.route]]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ProxyRoute {
+        /// Names that TLS clients ask for (Server Name Indication): a name, or `*.` and a name for all below it. The
+        /// longest that fits decides
+        names("name"): Vec<Destination> = some(SITE_NAME, SITE), needed(Vec::new(), SITE);
+        /// The servers of these names: address or name, port 443 unless another is written
+        upstream: Vec<Authority> = some(SERVER_TLS, SERVERS_TLS), needed(Vec::new(), SERVERS_TLS);
     }
 }
 
@@ -121,22 +154,35 @@ keys! {
 impl Keys for ProxyMode {
     fn read(section: &mut Section<'_, '_>, sink: &mut Sink) -> (ProxyMode, bool) {
         let kind = section.read(sink, "mode", |v| MODE.read(v)).map(toml::Spanned::into_inner);
-        match kind.unwrap_or(Kind::Forward) {
+        let kind = kind.unwrap_or(Kind::Forward);
+        let mut refuse = |keys: &[&'static str], whose: &str, help: &str| {
+            for key in keys {
+                let message = format!("this is a key of mode = \"{whose}\"");
+                section.refuse(sink, key, &message, help);
+            }
+        };
+        if kind != Kind::Passthrough {
+            refuse(&["route"], "passthrough", "leave it out, or write the mode");
+        }
+        match kind {
             Kind::Forward => {
-                for key in ["upstream", "balance", "host", "pause"] {
-                    let help = "leave it out, or write the mode";
-                    section.refuse(sink, key, "this is a key of mode = \"reverse\"", help);
-                }
+                let keys = ["upstream", "balance", "host", "pause", "send_proxy", "check"];
+                refuse(&keys, "reverse", "leave it out, or write the mode");
                 let (forward, complete) = ProxyForward::read(section, sink);
                 (ProxyMode::Forward(forward), complete)
             }
             Kind::Reverse => {
-                for key in ["connect_ports", "ports", "default", "rule"] {
-                    let help = "leave it out: `upstream` says where requests go";
-                    section.refuse(sink, key, "this is a key of mode = \"forward\"", help);
-                }
+                let help = "leave it out: `upstream` says where requests go";
+                refuse(&["connect_ports", "ports", "default", "rule"], "forward", help);
                 let (reverse, complete) = ProxyReverse::read(section, sink);
                 (ProxyMode::Reverse(reverse), complete)
+            }
+            Kind::Passthrough => {
+                let help = "leave it out: [[proxy.route]] says where connections go";
+                refuse(&["connect_ports", "ports", "default", "rule"], "forward", help);
+                refuse(&["upstream", "host"], "reverse", help);
+                let (passthrough, complete) = ProxyPassthrough::read(section, sink);
+                (ProxyMode::Passthrough(passthrough), complete)
             }
         }
     }
@@ -151,12 +197,16 @@ impl Keys for ProxyMode {
                 to.put_some("mode", MODE.write(&Kind::Reverse));
                 reverse.write(to);
             }
+            ProxyMode::Passthrough(passthrough) => {
+                to.put_some("mode", MODE.write(&Kind::Passthrough));
+                passthrough.write(to);
+            }
         }
     }
 
-    /// The mode alone: its keys are those of [`ProxyForward`] and of [`ProxyReverse`].
+    /// The mode alone: its keys are those of [`ProxyForward`], [`ProxyReverse`] and [`ProxyPassthrough`].
     fn keys() -> Vec<Key> {
-        let doc = "For clients that know it, or in the place of a server";
+        let doc = "For clients that know it; in the place of a server; or for TLS that servers terminate themselves";
         vec![Key::new("mode", &MODE, "`\"forward\"`".to_owned(), doc)]
     }
 }
@@ -178,19 +228,35 @@ fn destination(v: &Value<'_>) -> Parsed<Destination> {
     Ok(if below { Destination::Below(name) } else { Destination::Name(name) })
 }
 
+/// A name, or `*.` and a name.
+fn site_name(v: &Value<'_>) -> Parsed<Destination> {
+    match destination(v)? {
+        Destination::Net(net) => {
+            let message = format!("{net} is no name, and TLS clients ask for names alone");
+            Err(Problem::new(v.span(), message, SITE).into())
+        }
+        name => Ok(name),
+    }
+}
+
 /// Ports: a number, or a range such as `"1024-65535"`.
 fn ports(v: &Value<'_>) -> Parsed<RangeInclusive<u16>> {
+    range(v, "a port", PORTS_HELP)
+}
+
+/// A number from 1 on, or a range.
+pub(super) fn range(v: &Value<'_>, what: &str, help: &str) -> Parsed<RangeInclusive<u16>> {
     if v.get_ref().is_integer() {
-        let port = value::integer(v, 1..=65_535, "")? as u16;
-        return Ok(port..=port);
+        let number = value::integer(v, 1..=65_535, "")? as u16;
+        return Ok(number..=number);
     }
-    let text = value::string(v, "a port", PORTS_HELP)?;
+    let text = value::string(v, what, help)?;
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.trim().parse(), last.trim().parse()) {
         (Ok(first @ 1u16..), Ok(last)) if first <= last => Ok(first..=last),
         _ => {
-            let message = format!("\"{text}\" is no port and no range");
-            Err(Problem::new(v.span(), message, PORTS_HELP).into())
+            let message = format!("\"{text}\" is neither {what} nor a range");
+            Err(Problem::new(v.span(), message, help).into())
         }
     }
 }
@@ -204,7 +270,7 @@ fn host(v: &Value<'_>) -> Parsed<Option<String>> {
         return Ok(None);
     }
     let bracketed = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-    let good = server::parse(text).is_ok()
+    let good = server::parse(text, 80).is_ok()
         || bracketed.is_some_and(|it| it.parse::<std::net::Ipv6Addr>().is_ok());
     match good {
         true => Ok(Some(text.to_owned())),

@@ -6,17 +6,14 @@ use fordway_proxy::{Authority, Host};
 
 use crate::value::{is_host, server_name};
 
-/// The port of HTTP.
-const PORT: u16 = 80;
-
 const PORT_ZERO: &str = "port 0 can't be used";
 
-/// Reads a server of a site; the error is a sentence.
-pub(crate) fn parse(text: &str) -> Result<Authority, String> {
+/// Reads a server of a site, with this `port` unless another is written; the error is a sentence.
+pub(crate) fn parse(text: &str, port: u16) -> Result<Authority, String> {
     if text.contains("://") {
         return Err(format!("\"{text}\" is a URL: a host and a port are wanted"));
     }
-    let alone = text.parse().map(|address: IpAddr| SocketAddr::new(address, PORT));
+    let alone = text.parse().map(|address: IpAddr| SocketAddr::new(address, port));
     if let Ok(address) = alone.or_else(|_| text.parse::<SocketAddr>()) {
         return match (is_host(address.ip()), address.port()) {
             (false, _) => Err(format!("{} can't be a server's address", address.ip())),
@@ -27,7 +24,7 @@ pub(crate) fn parse(text: &str) -> Result<Authority, String> {
     let wrong = || format!("\"{text}\" is neither an address nor a name, with a port or without");
     let (name, port) = match text.split_once(':') {
         Some((name, port)) => (name, port.parse().map_err(|_| wrong())?),
-        None => (text, PORT),
+        None => (text, port),
     };
     let name = server_name(name).ok_or_else(wrong)?;
     // An address that is written wrongly.
@@ -53,14 +50,14 @@ mod tests {
             ("WWW.Example.net", "www.example.net:80"),
             ("www.example.net:81", "www.example.net:81"),
         ] {
-            let server = parse(text).unwrap();
+            let server = parse(text, 80).unwrap();
             assert_eq!(server.to_string(), written);
-            assert_eq!(parse(written), Ok(server));
+            assert_eq!(parse(written, 443), Ok(server));
         }
         for text in
             ["", ":80", "http://a", "0.0.0.0", "ff02::1", "a:0", "a:b", "192.0.2.256", "a b"]
         {
-            assert!(parse(text).is_err(), "{text}");
+            assert!(parse(text, 80).is_err(), "{text}");
         }
     }
 }

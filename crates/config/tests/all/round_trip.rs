@@ -159,13 +159,21 @@ fn logs() -> impl Strategy<Value = Vec<NatLog>> {
         LogTarget::SyslogUdp(SocketAddr::from((v6(7), 514))),
         LogTarget::SyslogUnix(PathBuf::from("/dev/log")),
         LogTarget::Ipfix(SocketAddr::from((Ipv4Addr::new(192, 0, 2, 9), 4739))),
+        LogTarget::IpfixTcp(SocketAddr::from((v6(7), 4739))),
+        LogTarget::IpfixTls(SocketAddr::from((v6(7), 4740)), Some("a.example".to_owned())),
     ]);
     vec((what, to, any::<bool>(), 1u32..), 0..3).prop_map(|logs| {
         let log =
             |(what, to, destinations, domain): (std::collections::BTreeSet<_>, _, _, _)| NatLog {
                 destinations: destinations && what.contains(&LogEvent::Sessions),
                 what: what.into_iter().collect(),
-                domain: if matches!(to, LogTarget::Ipfix(_)) { domain } else { 1 },
+                domain: match to {
+                    LogTarget::Json(_) | LogTarget::SyslogUdp(_) | LogTarget::SyslogUnix(_) => 1,
+                    _ => domain,
+                },
+                ca: matches!(to, LogTarget::IpfixTls(..)).then(|| "/ca.pem".into()),
+                certificate: matches!(to, LogTarget::IpfixTls(..)).then(|| "/own.pem".into()),
+                key: matches!(to, LogTarget::IpfixTls(..)).then(|| "/own.key".into()),
                 to,
             };
         logs.into_iter().map(log).collect()

@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fordway_config::{Advertise, AdvertisedRoute, Config, Dns64, Dns64Policy, Name, parse};
+use fordway_config::{
+    Advertise, AdvertisedResolver, AdvertisedRoute, Config, Dns64, Dns64Policy, Name, parse,
+};
 use fordway_dns64::{Reverse, ndp::Preference};
 use fordway_nameserver::Limits;
 use fordway_resolver::{Protocol, Server};
@@ -174,6 +176,12 @@ prop_compose! {
         (valid, preferred) in (seconds(1..=4_294_967_294), seconds(0..=4_294_967_294)),
         (rdnss, dnssl, pref64) in (option::of(numbers(0)), names(), option::of(pool6())),
         (routes, route_lifetime) in (numbers(0), option::of(seconds(1..=4_294_967_294))),
+        (portal, literal) in (option::of("[a-z]{1,20}"), any::<bool>()),
+        resolvers in proptest::collection::hash_map(
+            "[a-z]{1,20}",
+            (select(vec!["dot", "doq", "h2", "h3"]), option::of(1u16..), 1u16..),
+            0..4,
+        ).prop_map(|all| all.into_iter().map(|(name, (a, p, q))| (name, a, p, q)).collect::<Vec<_>>()),
         dns_lifetime in option::of(seconds(1..=4_294_967_294)),
         pref64_lifetime in option::of(seconds(1..=65_528)),
         mtu in option::of(1280u32..=65_535),
@@ -195,6 +203,20 @@ prop_compose! {
             dns_lifetime,
             pref64,
             pref64_lifetime,
+            captive_portal: portal.map(|name| format!("https://{name}.example/api?x=y")),
+            captive_portal_literal: literal,
+            dnr: resolvers
+                .into_iter()
+                .map(|(name, alpn, port, priority)| AdvertisedResolver {
+                    name: format!("{name}.example.").parse().unwrap(),
+                    addresses: vec![v6(priority.into())],
+                    alpn: vec![alpn],
+                    port,
+                    dohpath: "/q{?dns}".to_owned(),
+                    priority,
+                    lifetime: route_lifetime,
+                })
+                .collect(),
             routes: routes
                 .into_iter()
                 .map(|it| AdvertisedRoute {

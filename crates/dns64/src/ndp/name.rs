@@ -1,4 +1,4 @@
-//! Domain names of a DNS search list: labels as RFC 1035 section 3.1 has them, without compression.
+//! Domain names in options: labels as RFC 1035 section 3.1 has them, without compression.
 
 use core::fmt::{self, Write as _};
 

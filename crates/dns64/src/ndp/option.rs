@@ -3,6 +3,7 @@
 use core::iter::FusedIterator;
 use core::net::Ipv6Addr;
 
+use super::encrypted::EncryptedDns;
 use super::name::DomainName;
 use super::{NdpError, Preference};
 use fordway_wire::{get_u8, get_u16, get_u32};
@@ -19,7 +20,9 @@ pub(super) mod kind {
     pub(crate) const ROUTE_INFORMATION: u8 = 24;
     pub(crate) const RDNSS: u8 = 25;
     pub(crate) const DNSSL: u8 = 31;
+    pub(crate) const CAPTIVE_PORTAL: u8 = 37;
     pub(crate) const PREF64: u8 = 38;
+    pub(crate) const ENCRYPTED_DNS: u8 = 144;
 }
 
 /// The options of one message, in their order.
@@ -47,6 +50,10 @@ pub enum NdOption<'a> {
     Dnssl(Dnssl<'a>),
     /// NAT64 prefix (RFC 8781 section 4).
     Pref64(Pref64),
+    /// URI of the API of a captive portal, or the name that says that there is none (RFC 8910 section 2.3).
+    CaptivePortal(&'a str),
+    /// Encrypted DNS resolver (RFC 9463 section 6.1).
+    EncryptedDns(EncryptedDns<'a>),
     /// A type that is none of these: ignored (RFC 4861 section 4.6).
     Unknown {
         /// Its type.
@@ -170,6 +177,8 @@ impl<'a> NdOption<'a> {
             kind::RDNSS => Rdnss::read(body).map(NdOption::Rdnss),
             kind::DNSSL => Dnssl::read(body).map(NdOption::Dnssl),
             kind::PREF64 => Pref64::read(body).map(NdOption::Pref64),
+            kind::CAPTIVE_PORTAL => captive_portal(body).map(NdOption::CaptivePortal),
+            kind::ENCRYPTED_DNS => EncryptedDns::read(body).map(NdOption::EncryptedDns),
             _ => Some(NdOption::Unknown { kind, body }),
         };
         known.unwrap_or(NdOption::Malformed { kind })
@@ -333,8 +342,15 @@ impl ScaledLifetime {
     }
 }
 
+/// RFC 8910 section 2.3: the URI is padded with zeros. Other control characters, and other octets than those of ASCII,
+/// are not of a URI (RFC 3986 section 2).
+fn captive_portal(body: &[u8]) -> Option<&str> {
+    let uri = core::str::from_utf8(body).ok()?.trim_end_matches('\0');
+    (!uri.is_empty() && uri.bytes().all(|it| it.is_ascii_graphic())).then_some(uri)
+}
+
 /// The address at the start of `bytes`; octets that are missing are zero.
-fn address(bytes: Option<&[u8]>) -> Ipv6Addr {
+pub(super) fn address(bytes: Option<&[u8]>) -> Ipv6Addr {
     let mut octets = [0u8; 16];
     for (to, from) in octets.iter_mut().zip(bytes.unwrap_or_default()) {
         *to = *from;

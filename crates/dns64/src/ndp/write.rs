@@ -113,6 +113,33 @@ impl<'b> Writer<'b> {
         self.option(kind::PREF64, [&pref64.lifetime_and_plc().to_be_bytes()[..], &prefix[..12]])
     }
 
+    /// Captive portal: a URI, without its padding.
+    pub fn captive_portal(&mut self, uri: &str) -> Result<(), NoRoom> {
+        self.option(kind::CAPTIVE_PORTAL, [uri.as_bytes()])
+    }
+
+    /// Encrypted DNS resolver: its name as labels, from the left; addresses, and service parameters in wire format. Both
+    /// are empty in ADN-only mode.
+    pub fn encrypted_dns<'n>(
+        &mut self,
+        priority: u16,
+        lifetime: u32,
+        name: impl IntoIterator<Item = &'n [u8]>,
+        addresses: &[Ipv6Addr],
+        params: &[u8],
+    ) -> Result<(), NoRoom> {
+        self.whole(|writer| {
+            writer.put(&[kind::ENCRYPTED_DNS, 0])?;
+            writer.put(&priority.to_be_bytes())?;
+            writer.put(&lifetime.to_be_bytes())?;
+            writer.behind_length(|writer| writer.name(name))?;
+            writer.behind_length(|writer| {
+                addresses.iter().try_for_each(|address| writer.put(&address.octets()))
+            })?;
+            writer.behind_length(|writer| writer.put(params))
+        })
+    }
+
     /// Octets so far; never none, as a message has a fixed part.
     #[expect(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
@@ -158,6 +185,19 @@ impl<'b> Writer<'b> {
             return Err(NoRoom);
         }
         self.put(&[0])
+    }
+
+    /// Writes by `build`, with two octets in front that say how much.
+    fn behind_length(
+        &mut self,
+        build: impl FnOnce(&mut Self) -> Result<(), NoRoom>,
+    ) -> Result<(), NoRoom> {
+        let front = self.len;
+        self.put(&[0, 0])?;
+        build(self)?;
+        let len = u16::try_from(self.len - front - 2).map_err(|_| NoRoom)?;
+        put_u16(self.buffer, front, len);
+        Ok(())
     }
 
     /// Writes one option by `build`, pads it with zeros and fills its length in; or leaves the message

@@ -75,6 +75,8 @@ impl Short for Proxy {
             flag("pref64"),
             flag("certificate").requires("key"),
             flag("key").requires("certificate"),
+            flag("accept_proxy"),
+            flag("send_proxy").requires("upstream"),
             flag("log"),
             flag("threads"),
         ]],

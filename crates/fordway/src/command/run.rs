@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use fordway_config::{Config, Engine, Loaded, Settings, load_with};
+use fordway_config::{Config, Engine, LoadError, Loaded, Settings, load_with, parse_with};
 
 use super::check::print_warnings;
 use crate::cli::{Global, RunArgs};
-use crate::daemon::{self, Adjust, Job};
+use crate::daemon::{self, Adjust, Job, with_kept};
 use crate::failure::Failure;
 use crate::output;
 
@@ -46,10 +46,22 @@ fn start(
 ) -> Result<(), Failure> {
     print_warnings(&loaded.warnings);
     let mut config = loaded.config;
+    let base = file.is_none().then(|| config.to_string());
     let adjust = adjust(global, measure);
     adjust.apply(&mut config);
+    let again = |settings: &Settings| -> Result<Config, Failure> {
+        let loaded = match &file {
+            Some(path) => load_with(path, settings)?,
+            None => parse_with(&origin, base.as_deref().unwrap_or_default(), settings)
+                .map_err(LoadError::Invalid)?,
+        };
+        let mut config = loaded.config;
+        adjust.apply(&mut config);
+        Ok(config)
+    };
+    let (config, desired) = with_kept(config, again, &settings)?;
     let run_dir = global.run_dir.clone();
-    daemon::run(Job { config, origin, file, settings, adjust, run_dir })
+    daemon::run(Job { config, origin, file, base, settings, desired, adjust, run_dir })
 }
 
 /// Options come before the file.

@@ -3,6 +3,7 @@
 pub(crate) mod automatic;
 pub(crate) mod bib;
 pub(crate) mod control;
+pub(crate) mod desired;
 #[cfg(feature = "dstm")]
 pub(crate) mod dstm_client;
 #[cfg(not(feature = "dstm"))]

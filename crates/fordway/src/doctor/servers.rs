@@ -93,6 +93,11 @@ pub(super) async fn check_proxies(config: &Config, view: &View, findings: &mut F
         check_listening(proxy, findings).await;
         match &proxy.mode {
             ProxyMode::Reverse(reverse) => check_site(proxy, &reverse.upstream, findings).await,
+            ProxyMode::Passthrough(it) => {
+                for route in &it.routes {
+                    check_site(proxy, &route.upstream, findings).await;
+                }
+            }
             ProxyMode::Forward(_) => check_ways(proxy, view, findings),
         }
         let resolver = settings.get(proxy.name.as_str()).and_then(|it| it.resolver.as_ref());

@@ -224,6 +224,17 @@ pub(super) const GROUPS: &[Group] = &[
             Counter proxy_reused[proxy] "Requests on connections that had served before" proxy;
             Counter proxy_retries[proxy] "Requests sent again on another connection" proxy;
             Counter proxy_abandoned[proxy] "Requests whose client had gone before there was an answer" proxy;
+            Counter proxy_headers_refused[proxy] "Connections of proxies in front that did not begin with a PROXY header" proxy;
+            Counter proxy_certificates[proxy, result] "Changed certificate files, by what became of them: in use, or of no use" proxy;
+            Counter proxy_checks[proxy, server, result] "Active checks of the servers of a site" |s, _, put| {
+                for it in &s.proxies {
+                    for server in &it.servers {
+                        let good = server.checks.saturating_sub(server.checks_failed);
+                        put(&[&it.name, &server.server, "success"], good);
+                        put(&[&it.name, &server.server, "failure"], server.checks_failed);
+                    }
+                }
+            };
             Counter proxy_log_lost[proxy] "Lines that the access log did not take" proxy;
             Counter proxy_refused[proxy, reason] "Error responses of the proxy itself, by [reason](proxy.md#error-responses)" |s, _, put| {
                 s.proxies.iter().for_each(|it| map(put, &[&it.name], &it.refused));

@@ -98,6 +98,8 @@ pub(crate) struct Ipfix {
     destinations: bool,
     templates: Vec<u8>,
     templates_sent: Option<SystemTime>,
+    /// Templates may have been lost, and are sent again and again.
+    repeats: bool,
     /// Data records in all messages before (RFC 7011 section 3.1).
     sequence: u32,
     now: SystemTime,
@@ -115,8 +117,10 @@ struct Open {
 }
 
 impl Ipfix {
+    /// For datagrams.
     pub(crate) fn new(domain: u32, what: &[LogEvent], destinations: bool) -> Ipfix {
         Ipfix {
+            repeats: true,
             domain,
             destinations,
             templates: templates(what, destinations),
@@ -126,6 +130,12 @@ impl Ipfix {
             open: Open::default(),
             messages: Vec::new(),
         }
+    }
+
+    /// For a stream, which loses nothing in between: templates go once over each connection (RFC 7011 section 8.1), and
+    /// its messages count from 0 (section 3.1).
+    pub(crate) fn stream(domain: u32, what: &[LogEvent], destinations: bool) -> Ipfix {
+        Ipfix { repeats: false, ..Ipfix::new(domain, what, destinations) }
     }
 
     fn record(&self, record: &Record) -> (u16, Vec<u8>) {
@@ -168,6 +178,7 @@ impl Ipfix {
         self.open.octets.resize(HEADER, 0);
         let due = match self.templates_sent {
             // A clock that was set back sends them again, too.
+            Some(_) if !self.repeats => false,
             Some(sent) => self.now.duration_since(sent).map_or(true, |it| it >= TEMPLATES_AGAIN),
             None => true,
         };
@@ -257,6 +268,11 @@ fn templates(what: &[LogEvent], destinations: bool) -> Vec<u8> {
 }
 
 impl Encode for Ipfix {
+    fn restart(&mut self) {
+        self.templates_sent = None;
+        self.sequence = 0;
+    }
+
     fn begin(&mut self, now: SystemTime) {
         self.now = now;
     }

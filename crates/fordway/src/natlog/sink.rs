@@ -12,6 +12,8 @@ use super::Record;
 
 /// Turns records into octets.
 pub(crate) trait Encode: Send {
+    /// The receiver knows of no earlier message.
+    fn restart(&mut self) {}
     /// Called before each series of records, with the time.
     fn begin(&mut self, now: SystemTime);
     /// Adds a record to what waits. `true`: it should be written now.
@@ -28,8 +30,24 @@ pub(crate) struct Message {
     pub(crate) records: u64,
 }
 
+/// Whether messages can be written.
+#[derive(Debug)]
+pub(crate) enum Ready {
+    /// Yes, as before.
+    Known,
+    /// Yes, to a receiver that knows of no earlier message.
+    Anew,
+    /// No, for this reason; records wait.
+    Not(io::Error),
+}
+
 /// Takes messages.
 pub(crate) trait Sink: Send {
+    /// Asked before messages are made. Datagrams and files are always ready: what can't be written is lost.
+    fn ready(&mut self) -> Ready {
+        Ready::Known
+    }
+
     /// Writes a message.
     fn write(&mut self, message: &[u8]) -> io::Result<()>;
 }

@@ -25,9 +25,10 @@ impl Render for ProxyStatus {
         let _ =
             writeln!(text, "  {:<13} {connections} of clients, {tunnels} tunnels", "connections");
         for server in &self.servers {
-            let state = match server.alive {
-                true => format!("{} requests", server.requests),
-                false => format!("{WARNING}can't be reached{WARNING:#}"),
+            let state = match (server.alive, &server.check_failure) {
+                (true, _) => format!("{} requests", server.requests),
+                (false, Some(why)) => format!("{WARNING}fails its checks: {why}{WARNING:#}"),
+                (false, None) => format!("{WARNING}can't be reached{WARNING:#}"),
             };
             let _ = writeln!(text, "  {:<13} {} ({state})", "server", server.server);
         }

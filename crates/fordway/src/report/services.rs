@@ -69,6 +69,8 @@ impl Render for AdvertiseStatus {
         line("going away", &joined(&self.deprecated));
         line("DNS servers", &joined(&self.rdnss));
         line("prefixes", &joined(&self.pref64));
+        line("encrypted DNS", &self.dnr.join(", "));
+        line("portal", self.captive_portal.as_deref().unwrap_or_default());
         if self.inconsistent > 0 {
             let number = self.inconsistent;
             line("conflict", &format!("{number} advertisements of other routers say otherwise"));

@@ -2,9 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use fordway_config::{Config, Proxy, ProxyMode, ProxyRule};
+use fordway_config::{
+    Config, Proxy, ProxyBackend, ProxyCheckKind, ProxyMode, ProxyRoute, ProxyRule,
+};
 use fordway_net::IpNet;
-use fordway_proxy::{Eyeballs, Forward, Log, Mode, Ports, Reverse, Rule, Rules, Settings, Tls};
+use fordway_proxy::{
+    Backend, Check, CheckKind, Eyeballs, Forward, Log, Mode, Passthrough, Ports, Reverse, Route,
+    Rule, Rules, Settings, Tls,
+};
 use fordway_resolver as upstream;
 use fordway_serve::Acl;
 use fordway_xlat::addr::Pool6;
@@ -37,11 +42,17 @@ fn one(proxy: &Proxy, translated: &[Pool6], local: &[IpNet]) -> Settings {
         ProxyMode::Reverse(reverse) => {
             let reverse = Reverse {
                 upstream: reverse.upstream.clone(),
-                balance: reverse.balance,
                 host: reverse.host.clone(),
-                pause: reverse.pause,
+                backend: backend(&reverse.backend),
             };
             (Mode::Reverse(reverse), &everybody[..])
+        }
+        ProxyMode::Passthrough(it) => {
+            let route =
+                |it: &ProxyRoute| Route { names: it.names.clone(), upstream: it.upstream.clone() };
+            let routes = it.routes.iter().map(route).collect();
+            let passthrough = Passthrough { routes, backend: backend(&it.backend) };
+            (Mode::Passthrough(passthrough), &everybody[..])
         }
     };
     Settings {
@@ -59,14 +70,43 @@ fn one(proxy: &Proxy, translated: &[Pool6], local: &[IpNet]) -> Settings {
         translated: [&proxy.pref64, translated].concat(),
         eyeballs: Eyeballs { attempt: proxy.attempt_delay, resolution: proxy.resolution_delay },
         tls: proxy
-            .tls()
-            .map(|(certificate, key)| Tls { certificate: certificate.clone(), key: key.clone() }),
+            .certificates()
+            .map(|(certificate, key)| Tls { certificate: certificate.clone(), key: key.clone() })
+            .collect(),
+        accept_proxy: Acl::new(proxy.accept_proxy.iter().copied()),
         http2: proxy.http2,
         via: proxy.via.clone(),
         forwarded: proxy.forwarded,
         upgrade: proxy.upgrade.clone(),
         limits: proxy.limits.clone(),
         log: proxy.log.clone().map(|target| Log { target, format: proxy.log_format }),
+    }
+}
+
+fn backend(backend: &ProxyBackend) -> Backend {
+    let check = &backend.check;
+    let kind = match check.kind {
+        ProxyCheckKind::Off => None,
+        ProxyCheckKind::Tcp => Some(CheckKind::Tcp),
+        ProxyCheckKind::Tls => Some(CheckKind::Tls { name: check.host.clone() }),
+        ProxyCheckKind::Http => Some(CheckKind::Http {
+            path: check.path.clone(),
+            host: check.host.clone(),
+            status: check.status.clone(),
+        }),
+    };
+    let check = kind.map(|kind| Check {
+        kind,
+        interval: check.interval,
+        timeout: check.timeout,
+        rise: check.rise,
+        fall: check.fall,
+    });
+    Backend {
+        balance: backend.balance,
+        pause: backend.pause,
+        send_proxy: backend.send_proxy,
+        check,
     }
 }
 

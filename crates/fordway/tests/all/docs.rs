@@ -40,7 +40,8 @@ fn every_key_is_documented() {
                    pool4 = ['192.0.2.1']\nport_blocks = { size = 512 }\nalg = ['ftp']\n\
                    [[translator.pool]]\npool4 = ['192.0.2.2']\nmark = 1\n\
                    clients = ['2001:db8::/128']\ndeterministic = { size = 512 }\n\
-                   [[translator.log]]\nwhat = ['blocks']\nto = 'ipfix:udp:192.0.2.9:4739'\n\
+                   [[translator.log]]\nwhat = ['blocks']\nto = 'ipfix:tls:192.0.2.9:4740'\n\
+                   ca = '/ca'\ncertificate = '/c'\nkey = '/k'\n\
                    [[translator]]\nname = 'd'\nmode = 'clat'\npref64 = 'auto'\nalways = true\nmetric = 9\n\
                    [[translator]]\nname = 'e'\nmode = 'nat44'\nclients = ['198.51.100.0/24']\n\
                    uplink = 'wan0'\ndevices = ['lan0']\npool4 = ['192.0.2.3']\n\
@@ -54,10 +55,16 @@ fn every_key_is_documented() {
                    validate = true\ntrust_anchor = '/key'\n\
                    [[dns64.policy]]\nclient = ['::/1']\nexclude = []\n\
                    [[advertise]]\ndevice = 'lan0'\nprefix = []\nrdnss = []\npref64 = []\n\
+                   captive_portal = 'https://a.example/'\n\
+                   [[advertise.dnr]]\nname = 'a.example'\n\
                    [[advertise.route]]\nprefix = '2001:db8:64::/48'\n\
                    [[proxy]]\nname = 'a'\nlisten = ['::1']\nca = '/ca'\ncertificate = '/c'\nkey = '/k'\n\
                    [[proxy.rule]]\nclient = ['::/1']\nto = ['a.example']\nports = [1]\naction = 'allow'\n\
                    [[proxy]]\nname = 'b'\nmode = 'reverse'\nlisten = ['::1']\nupstream = ['192.0.2.1']\n\
+                   [[proxy.tls]]\ncertificate = '/c'\nkey = '/k'\n\
+                   [proxy.check]\nkind = 'http'\nhost = 'a.example'\n\
+                   [[proxy]]\nname = 'c'\nmode = 'passthrough'\nlisten = ['::2']\n\
+                   [[proxy.route]]\nname = ['a.example']\nupstream = ['192.0.2.1']\n\
                    [control]\nread_group = 'fordway'\n[metrics]\ntoken_file = '/t'\n\
                    [dstm_server]\nlisten = ['::1']\npool = ['192.0.2.64/28']\ntep_address = '2001:db8:2::1'\n\
                    tep_control = '2001:db8:2::2'\ntep_key_file = '/k'\n\

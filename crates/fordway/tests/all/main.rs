@@ -14,6 +14,7 @@ mod clat_hooks;
 mod cli;
 mod control;
 mod daemon;
+mod desired;
 mod direct;
 mod discover;
 mod dns64;

@@ -1,7 +1,7 @@
 use std::num::NonZeroUsize;
 
 use super::super::rules::{Ports, Rules};
-use super::super::settings::{Eyeballs, Forward, Limits, Reverse};
+use super::super::settings::{Backend, Eyeballs, Forward, Limits, Reverse, SendProxy};
 use super::*;
 use fordway_serve::Acl;
 
@@ -16,7 +16,8 @@ fn settings(mode: Mode) -> Settings {
         pref64: Vec::new(),
         translated: Vec::new(),
         eyeballs: Eyeballs::default(),
-        tls: None,
+        tls: Vec::new(),
+        accept_proxy: Acl::default(),
         http2: true,
         via: None,
         forwarded: Forwarded::Off,
@@ -35,7 +36,8 @@ fn reverse(host: Option<&str>) -> Settings {
     let upstream = vec![Authority::parse("192.0.2.10:80", None).unwrap()];
     let host = host.map(str::to_owned);
     let pause = std::time::Duration::from_secs(1);
-    let mode = Mode::Reverse(Reverse { upstream, balance: false, host, pause });
+    let backend = Backend { balance: false, pause, send_proxy: SendProxy::Off, check: None };
+    let mode = Mode::Reverse(Reverse { upstream, host, backend });
     Settings { forwarded: Forwarded::Replace, ..settings(mode) }
 }
 

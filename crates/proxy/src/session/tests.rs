@@ -32,8 +32,9 @@ impl Client {
     fn of(worker: &Rc<Worker>, is_http2: Option<bool>) -> Client {
         let (stream, served) = tokio::io::duplex(1);
         let watch = Watch::new(Instant::now());
-        let address = Ipv6Addr::LOCALHOST.into();
-        let talking = talk(Stream::Memory(served), is_http2, watch, address, Rc::clone(worker));
+        let client = (Ipv6Addr::LOCALHOST, 1).into();
+        let ends = Ends { client, local: client };
+        let talking = talk(Stream::Memory(served), is_http2, watch, ends, Rc::clone(worker));
         Client { stream, serving: spawn_local(talking) }
     }
 

@@ -273,7 +273,7 @@ fn tls_agrees_on_a_version() {
     let (certificate, private) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
     std::fs::write(&certificate, key.cert.pem()).unwrap();
     std::fs::write(&private, key.signing_key.serialize_pem()).unwrap();
-    let tls = Some(Tls { certificate, key: private });
+    let tls = vec![Tls { certificate, key: private }];
     let world = World::new(&Settings { tls, ..reverse(&[server.address]) });
     let mut roots = rustls::RootCertStore::empty();
     roots.add(key.cert.der().clone()).unwrap();

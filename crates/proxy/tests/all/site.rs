@@ -57,7 +57,7 @@ fn they_take_turns_if_told_so() {
     let (one, two) = (named("1"), named("2"));
     let mut settings = reverse(&[one.address, two.address]);
     if let Mode::Reverse(reverse) = &mut settings.mode {
-        reverse.balance = true;
+        reverse.backend.balance = true;
     }
     let world = World::new(&settings);
     let answers: Vec<char> = (0..4).map(|_| ask(&world).pop().unwrap()).collect();
@@ -78,7 +78,7 @@ fn one_that_comes_back_serves_again() {
     let gone = nobody();
     let mut settings = reverse(&[gone.address]);
     if let Mode::Reverse(reverse) = &mut settings.mode {
-        reverse.pause = std::time::Duration::from_millis(1);
+        reverse.backend.pause = std::time::Duration::from_millis(1);
     }
     let world = World::new(&settings);
     assert!(ask(&world).starts_with("HTTP/1.1 502 "));

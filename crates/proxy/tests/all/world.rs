@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use fordway_proxy::{
-    Authority, Destination, Eyeballs, Forward, Forwarded, Limits, Mode, Ports, Reverse, Rule,
-    Rules, Server, Settings,
+    Authority, Backend, Destination, Eyeballs, Forward, Forwarded, Limits, Mode, Ports, Reverse,
+    Rule, Rules, SendProxy, Server, Settings,
 };
 use fordway_serve::{Acl, Service as _};
 use fordway_testhost::{PATIENCE, poll};
@@ -78,6 +78,11 @@ impl RawServer {
             .iter()
             .map(|it| String::from_utf8_lossy(&it.lock().unwrap()).into_owned())
             .collect()
+    }
+
+    /// How many octets have come.
+    pub(crate) fn octets(&self) -> usize {
+        self.connections.lock().unwrap().iter().map(|it| it.lock().unwrap().len()).sum()
     }
 
     /// How many connections have ended.
@@ -233,7 +238,8 @@ pub(crate) fn settings(mode: Mode) -> Settings {
         pref64: Vec::new(),
         translated: Vec::new(),
         eyeballs: Eyeballs::default(),
-        tls: None,
+        tls: Vec::new(),
+        accept_proxy: Acl::default(),
         http2: true,
         via: Some("px".to_owned()),
         forwarded: Forwarded::Off,
@@ -254,9 +260,14 @@ pub(crate) fn forward() -> Settings {
 /// In front of these servers.
 pub(crate) fn reverse(upstream: &[SocketAddr]) -> Settings {
     let upstream = upstream.iter().map(|it| Authority::from(*it)).collect();
-    let pause = Duration::from_secs(60);
-    let mode = Mode::Reverse(Reverse { upstream, balance: false, host: None, pause });
+    let mode = Mode::Reverse(Reverse { upstream, host: None, backend: backend() });
     Settings { forwarded: Forwarded::Replace, ..settings(mode) }
+}
+
+/// The first server, and nothing else.
+pub(crate) fn backend() -> Backend {
+    let pause = Duration::from_secs(60);
+    Backend { balance: false, pause, send_proxy: SendProxy::Off, check: None }
 }
 
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";

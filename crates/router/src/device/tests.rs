@@ -156,6 +156,6 @@ fn dhcpv6_is_answered_only_where_it_is_wanted() {
     let mut link = Link::new(Device { dhcpv6: true, ..device() });
     assert!(link.dhcpv6().is_none(), "it has no address yet");
     link.observe(Some(up()), false, now);
-    let (source, servers, names) = link.dhcpv6().expect("an answer");
-    assert_eq!((source, servers.len(), names.len()), (ROUTER, 1, 0));
+    let (source, told) = link.dhcpv6().expect("an answer");
+    assert_eq!((source, told.servers.len(), told.names.len()), (ROUTER, 1, 0));
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::resolver::tests::resolver;
 
 const DUID: [u8; 10] = [0, 3, 0, 1, 2, 0, 0, 0, 0, 1];
 
@@ -15,7 +16,8 @@ fn names() -> Vec<Name> {
 }
 
 fn ask(request: &[u8]) -> Result<Vec<u8>, Ignored> {
-    reply(request, &DUID, &servers(), &names())
+    let told = Told { servers: &servers(), names: &names(), ..Told::default() };
+    reply(request, &DUID, told)
 }
 
 /// INFORMATION-REQUEST with options.
@@ -64,8 +66,23 @@ fn what_is_asked_for_is_answered_and_nothing_more() {
     // At least ten minutes.
     let all = options(&ask(&request(&[])).unwrap());
     assert_eq!(all[3], (32, 3600u32.to_be_bytes().to_vec()));
-    let none = reply(&request(&[]), &DUID, &[], &[]).unwrap();
+    let none = reply(&request(&[]), &DUID, Told::default()).unwrap();
     assert_eq!(options(&none).iter().map(|it| it.0).collect::<Vec<_>>(), [2, 32]);
+}
+
+#[test]
+fn encrypted_resolvers_and_a_captive_portal_are_told() {
+    let resolvers = [resolver("a.example."), resolver("b.example.")];
+    let uri = "https://portal.example.net/api";
+    let told = Told { resolvers: &resolvers, captive_portal: Some(uri), ..Told::default() };
+    let of = |wanted: &[u8]| options(&reply(&request(&[(6, wanted)]), &DUID, told).unwrap());
+    let found = of(&[0, 103, 0, 144]);
+    assert_eq!(found[..2], [(2, DUID.to_vec()), (103, uri.as_bytes().to_vec())]);
+    // Priorities say which comes first, not their order here.
+    assert!(resolvers.iter().all(|it| found[2..].contains(&(144, it.dhcpv6()))));
+    assert_eq!(found.len(), 4);
+    assert_eq!(of(&[0, 103]).len(), 2);
+    assert_eq!(of(&[0, 24]).len(), 1);
 }
 
 #[test]

@@ -2,9 +2,20 @@ use fordway_dns64::ndp::{NdOption, checksum_is_valid};
 
 use super::*;
 use crate::content::tests::facts;
+use crate::resolver::tests::resolver;
 use crate::settings::{Device, Prefixes, Rdnss};
 
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+
+/// A resolver of which nothing could be longer.
+fn largest(name: &str) -> Resolver {
+    Resolver {
+        addresses: vec!["2001:db8::1".parse().unwrap(); 16],
+        alpn: vec!["0123456789abcdef".to_owned(); 8],
+        dohpath: Some(format!("/{}{{?dns}}", "a".repeat(248))),
+        ..resolver(name)
+    }
+}
 
 fn large() -> Content {
     let net = |number: u32| format!("2001:db8:{number:x}::/64").parse().unwrap();
@@ -17,6 +28,8 @@ fn large() -> Content {
         rdnss: Rdnss::Listed((1..60).map(server).collect()),
         dnssl: (1..20).map(name).collect(),
         pref64: vec!["2001:db8:64::/96".parse().unwrap()],
+        dnr: (1..8).map(|number| largest(&name(number).to_string())).collect(),
+        captive_portal: Some(format!("https://{}.example/", "a".repeat(230))),
         mtu: Some(1500),
         ..Device::new("lan0")
     };
@@ -31,6 +44,7 @@ fn what_does_not_fit_goes_into_several() {
         let messages = advertisements(&content, &none, ROUTER, mtu, Instant::now());
         assert!(messages.len() > 1 || mtu > 1500, "{mtu}");
         let (mut prefixes, mut servers, mut names, mut pref64) = (0, 0, 0, 0);
+        let (mut resolvers, mut portals) = (0, 0);
         for message in &messages {
             assert!(message.len() + 40 <= (mtu as usize).max(1280));
             assert!(checksum_is_valid(ROUTER, ALL_NODES, message));
@@ -43,12 +57,18 @@ fn what_does_not_fit_goes_into_several() {
                     NdOption::Rdnss(it) => servers += it.addresses().count(),
                     NdOption::Dnssl(it) => names += it.names().count(),
                     NdOption::Pref64(_) => pref64 += 1,
+                    NdOption::EncryptedDns(it) => {
+                        assert_eq!((it.addresses().count(), it.lifetime), (16, 1800));
+                        resolvers += 1;
+                    }
+                    NdOption::CaptivePortal(_) => portals += 1,
                     NdOption::SourceLinkLayer(_) | NdOption::Mtu(_) => {}
                     other => panic!("{other:?}"),
                 }
             }
         }
         assert_eq!((prefixes, servers, names, pref64), (39, 59, 19, 1), "{mtu}");
+        assert_eq!((resolvers, portals), (7, 1), "{mtu}");
     }
 }
 
@@ -77,6 +97,7 @@ fn the_last_words_take_everything_back() {
             Item::Dnssl("example.net.".parse().unwrap()),
             Item::Pref64("2001:db8:64::/96".parse().unwrap()),
             Item::Route("2001:db8:9::/48".parse().unwrap()),
+            Item::Dnr("dns.example.net.".parse().unwrap()),
         ],
     };
     let [message] = &farewell(&content, &withdrawal, ROUTER, 1500)[..] else { panic!("one") };
@@ -90,13 +111,14 @@ fn the_last_words_take_everything_back() {
             NdOption::Dnssl(it) => it.lifetime,
             NdOption::Pref64(it) => it.lifetime().seconds(),
             NdOption::Route(it) => it.lifetime,
+            NdOption::EncryptedDns(it) => it.lifetime,
             NdOption::SourceLinkLayer(_) | NdOption::Mtu(_) => continue,
             other => panic!("{other:?}"),
         };
         assert_eq!(lifetime, 0, "{option:?}");
         seen += 1;
     }
-    assert_eq!(seen, 5);
+    assert_eq!(seen, 6);
     let [message] = &parting(&content, ROUTER)[..] else { panic!("one") };
     let (fields, options) = Advertisement::parse(message).unwrap();
     assert_eq!((fields.router_lifetime, options.count()), (0, 0));

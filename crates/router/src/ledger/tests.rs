@@ -2,6 +2,7 @@ use fordway_dns64::ndp::Preference;
 
 use super::*;
 use crate::content::tests::facts;
+use crate::resolver::tests::resolver;
 use crate::settings::{Device, Prefixes, Rdnss, Route};
 
 const NOBODY: fn(&Item) -> bool = |_| false;
@@ -18,6 +19,7 @@ fn content(number: u16, valid: u32) -> Content {
         preferred: valid.min(14_400),
         rdnss: Rdnss::Listed(vec![server]),
         dnssl: vec![format!("site{number}.example.").parse().unwrap()],
+        dnr: vec![resolver(&format!("dns{number}.example."))],
         pref64: vec![net(&format!("2001:db8:{number}:64::/96"))],
         routes: vec![Route {
             prefix: net(&format!("2001:db8:{number}00::/40")),
@@ -62,7 +64,7 @@ fn items_are_taken_back_three_times_and_prefixes_for_two_hours() {
     for said in 0..5 {
         let now = after(start, said);
         let withdrawal = ledger.withdrawal(&new, NOBODY, now);
-        assert_eq!(withdrawal.items.len(), if said < 3 { 4 } else { 0 }, "after {said}");
+        assert_eq!(withdrawal.items.len(), if said < 3 { 5 } else { 0 }, "after {said}");
         let [prefix] = withdrawal.prefixes.as_slice() else { panic!("{withdrawal:?}") };
         assert_eq!((prefix.preferred_lifetime, prefix.valid_lifetime), (0, 7200 - said as u32));
         assert!(prefix.on_link && prefix.autonomous);
@@ -106,7 +108,33 @@ fn what_returns_is_not_taken_back() {
     let [prefix] = withdrawal.prefixes.as_slice() else { panic!("{withdrawal:?}") };
     assert_eq!(prefix.prefix, net("2001:db8:2::/64").addr());
     assert!(withdrawal.items.iter().all(|it| format!("{it:?}").contains('2')), "{withdrawal:?}");
-    assert_eq!(withdrawal.items.len(), 4);
+    assert_eq!(withdrawal.items.len(), 5);
+}
+
+#[test]
+fn a_portal_that_goes_is_taken_back_but_not_at_the_end() {
+    let start = Instant::now();
+    let portal = |uri: &str| {
+        let mut content = content(1, 600);
+        content.captive_portal = Some(uri.to_owned());
+        content
+    };
+    let (old, new, none) =
+        (portal("https://a.example/"), portal("https://b.example/"), content(1, 600));
+    let mut ledger = told(&old, start);
+    // Another one takes its place.
+    ledger.compare(&new, false, start);
+    assert_eq!(ledger.withdrawal(&new, NOBODY, start), Withdrawal::default());
+    assert!(old.differs(&new));
+    ledger.said(&new, true, start);
+    let farewell = ledger.farewell(NOBODY, start);
+    assert!(!farewell.items.contains(&Item::CaptivePortal), "{farewell:?}");
+    ledger.compare(&none, false, start);
+    for said in 0..5 {
+        let items = ledger.withdrawal(&none, NOBODY, start).items;
+        assert_eq!(items.contains(&Item::CaptivePortal), said < 3);
+        ledger.said(&none, true, start);
+    }
 }
 
 #[test]
@@ -135,6 +163,7 @@ fn what_others_say_too_stays() {
         Item::Prefix(net("2001:db8:1::/64")),
         Item::Rdnss("2001:db8:1::53".parse().unwrap()),
         Item::Pref64(net("2001:db8:1:64::/96")),
+        Item::Dnr("dns1.example.".parse().unwrap()),
     ];
     let say = |item: &Item| theirs.contains(item);
     ledger.compare(&new, false, start);

@@ -12,6 +12,7 @@ fn ours() -> Content {
         pref64: vec!["2001:db8:64::/96".parse().unwrap()],
         mtu: Some(1500),
         reachable: 30_000,
+        captive_portal: Some("https://portal.example/".to_owned()),
         ..Device::new("lan0")
     };
     Content::new(&device, &facts(&[]))
@@ -87,6 +88,27 @@ fn each_contradiction_is_found() {
         let found = said(agrees, &|it| it.pref64(&pref64(text, seconds)).unwrap());
         assert_eq!(found, [Contradiction::Pref64], "{text}");
     }
+}
+
+#[test]
+fn other_portals_contradict_and_other_resolvers_do_not() {
+    let now = Instant::now();
+    let fields = Advertisement { router_lifetime: 1800, ..Advertisement::default() };
+    let mut others = Others::default();
+    let same = "https://portal.example/";
+    let found = against(&mut others, &fields, now, |it| it.captive_portal(same).unwrap());
+    assert_eq!(found, Ok(vec![]));
+    assert!(others.advertise(&Item::CaptivePortal, now + Duration::from_secs(1799)));
+    assert!(!others.advertise(&Item::CaptivePortal, now + Duration::from_secs(1800)));
+    let other = "https://other.example/";
+    let found = against(&mut others, &fields, now, |it| it.captive_portal(other).unwrap());
+    assert_eq!(found, Ok(vec![Contradiction::CaptivePortal]));
+    let name: Name = "dns.example.".parse().unwrap();
+    let found = against(&mut others, &fields, now, |it| {
+        it.encrypted_dns(1, 600, name.iter(), &[], &[]).unwrap();
+    });
+    assert_eq!(found, Ok(vec![]));
+    assert!(others.advertise(&Item::Dnr(name), now));
 }
 
 #[test]

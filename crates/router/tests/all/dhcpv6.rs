@@ -134,6 +134,18 @@ fn a_client_gets_dns_servers_and_search_list() {
         Some(&DhcpOption::Unknown(refresh))
     );
 
+    // RFC 9463 and RFC 8910.
+    let dnr = OptionCode::Unknown(144);
+    let (reply, _) = client.ask(&request(4, [wants(&[OptionCode::DhcpCaptivePortal, dnr])]));
+    let octets = |code: OptionCode| match reply.opts().get(code) {
+        Some(DhcpOption::Unknown(it)) => it.data().to_vec(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(octets(OptionCode::DhcpCaptivePortal), b"https://portal.example.net/api");
+    assert!(
+        octets(dnr).starts_with(b"\x00\x01\x00\x11\x03dns\x07example\x03net\x00\x00\x10\x20\x01")
+    );
+
     // Only what was asked for; without a client's identifier, too.
     let (reply, _) = client.ask(&request(2, [wants(&[OptionCode::DomainSearchList])]));
     let codes: Vec<OptionCode> = reply.opts().iter().map(OptionCode::from).collect();

@@ -34,6 +34,9 @@ pub(crate) struct Heard {
     pub(crate) rdnss: Vec<(Ipv6Addr, u32)>,
     pub(crate) dnssl: Vec<(Name, u32)>,
     pub(crate) pref64: Vec<(Ipv6Net, u32)>,
+    /// Name, addresses, lifetime.
+    pub(crate) dnr: Vec<(String, Vec<Ipv6Addr>, u32)>,
+    pub(crate) captive_portal: Option<String>,
 }
 
 impl Listener {
@@ -144,6 +147,10 @@ fn read(message: &[u8], from: Option<Ipv6Addr>) -> Option<Heard> {
             NdOption::Pref64(it) => {
                 heard.pref64.push((net(it.prefix(), it.prefix_len()), it.lifetime().seconds()));
             }
+            NdOption::EncryptedDns(it) => {
+                heard.dnr.push((it.name.to_string(), it.addresses().collect(), it.lifetime));
+            }
+            NdOption::CaptivePortal(uri) => heard.captive_portal = Some(uri.to_owned()),
             other => panic!("an option that nobody sends: {other:?}"),
         }
     }

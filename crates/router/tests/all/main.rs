@@ -9,7 +9,7 @@ mod world;
 use std::time::Duration;
 
 use fordway_dns64::ndp::Preference;
-use fordway_router::{Device, DeviceStats, Prefixes, Rdnss, Route, Server, Settings};
+use fordway_router::{Device, DeviceStats, Prefixes, Rdnss, Resolver, Route, Server, Settings};
 use fordway_serve::Service as _;
 use fordway_testhost::poll;
 use world::{LAN, World};
@@ -29,6 +29,16 @@ fn full() -> Device {
             preference: Preference::High,
             lifetime: Some(900),
         }],
+        dnr: vec![Resolver {
+            name: name("dns.example.net."),
+            priority: 1,
+            addresses: vec!["2001:db8:1::53".parse().expect("an address")],
+            alpn: vec!["dot".to_owned(), "h2".to_owned()],
+            port: None,
+            dohpath: Some("/dns-query{?dns}".to_owned()),
+            lifetime: None,
+        }],
+        captive_portal: Some("https://portal.example.net/api".to_owned()),
         mtu: Some(1480),
         preference: Preference::High,
         dhcpv6: true,

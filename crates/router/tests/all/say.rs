@@ -49,9 +49,14 @@ fn every_option_is_on_the_link() {
     assert_eq!(names, [("example.net.".to_owned(), 12), ("lab.example.com.".to_owned(), 12)]);
     // Rounded up to a multiple of 8.
     assert_eq!(heard.pref64, [("2001:db8:64::/96".parse().unwrap(), 16)]);
+    let resolver = ("dns.example.net".to_owned(), vec!["2001:db8:1::53".parse().unwrap()], 12);
+    assert_eq!(heard.dnr, [resolver]);
+    assert_eq!(heard.captive_portal.as_deref(), Some("https://portal.example.net/api"));
     let seen = counted("the first one", &server, |it| it.sent >= 1);
     assert_eq!((seen.state, seen.forwarding), (State::Advertising, true));
     assert_eq!((seen.link_local, seen.prefixes), (Some(router), vec![prefix]));
+    assert_eq!(seen.dnr, ["dns.example.net."]);
+    assert_eq!(seen.captive_portal.as_deref(), Some("https://portal.example.net/api"));
     server.leave();
 }
 
@@ -161,6 +166,25 @@ fn another_program_reads_the_same() {
     server.leave();
 }
 
+/// Wireshark reads the URI, and everything else beside an option that it does not know.
+#[test]
+fn a_dissector_of_others_reads_the_portal() {
+    if !can_test() || !has_programs(&["tshark"]) {
+        return;
+    }
+    let world = World::new();
+    let server = serve(&world, full());
+    counted("the first one", &server, |it| it.sent >= 1);
+    let fields = ["icmpv6.opt.captive_portal", "icmpv6.opt.rdnss", "_ws.malformed"];
+    let fields: Vec<String> = fields.iter().map(|it| format!("-e {it}")).collect();
+    let arguments =
+        format!("-i {UP} -c 1 -f icmp6[0]==134 -Y icmpv6.type==134 -T fields {}", fields.join(" "));
+    let shown = world.client.output("tshark", &arguments);
+    let read: Vec<&str> = shown.trim_end_matches('\n').split('\t').collect();
+    assert_eq!(read, ["https://portal.example.net/api", "2001:db8:1::53,2001:db8:1::54", ""]);
+    server.leave();
+}
+
 #[test]
 fn stopping_takes_everything_back() {
     if !can_test() {
@@ -180,6 +204,9 @@ fn stopping_takes_everything_back() {
         .chain(last.routes.iter().map(|it| it.1))
         .collect();
     assert_eq!(lifetimes, [0; 6]);
+    assert_eq!(last.dnr, [("dns.example.net".to_owned(), vec![], 0)]);
+    // Whether another router has a portal, hosts learn of that one.
+    assert_eq!(last.captive_portal, None);
 }
 
 #[test]
@@ -196,6 +223,8 @@ fn other_settings_take_back_what_is_gone() {
     device.prefixes = listed(&["2001:db8:2::/64"]);
     device.rdnss = Rdnss::Listed(vec!["2001:db8:2::53".parse().unwrap()]);
     device.pref64 = vec!["2001:db8:65::/96".parse().unwrap()];
+    device.dnr.clear();
+    device.captive_portal = None;
     let begun = Instant::now();
     server.replace(settings(device)).unwrap();
     let heard = listener.hear("the new prefix", |it| {
@@ -220,6 +249,8 @@ fn other_settings_take_back_what_is_gone() {
             ("2001:db8:1::54".to_owned(), 0)
         ]
     );
+    assert_eq!(heard.dnr, [("dns.example.net".to_owned(), vec![], 0)]);
+    assert_eq!(heard.captive_portal.as_deref(), Some("urn:ietf:params:capport:unrestricted"));
     // What is counted is told right after what is said.
     counted("the old prefix", &server, |it| it.deprecated == ["2001:db8:1::/64".parse().unwrap()]);
     // The kernel holds both addresses, the old one deprecated.

@@ -70,6 +70,12 @@ fn write(read: &[NdOption<'_>], writer: &mut Writer<'_>) {
                 writer.dnssl(dnssl.lifetime, dnssl.names().map(|name| name.labels()))
             }
             NdOption::Pref64(pref64) => writer.pref64(pref64),
+            NdOption::CaptivePortal(uri) => writer.captive_portal(uri),
+            NdOption::EncryptedDns(it) => {
+                let addresses: Vec<_> = it.addresses().collect();
+                let labels = it.name.labels();
+                writer.encrypted_dns(it.priority, it.lifetime, labels, &addresses, it.params)
+            }
             NdOption::Unknown { .. } | NdOption::Malformed { .. } => Ok(()),
         };
         assert_eq!(written, Ok::<(), NoRoom>(()), "{option:?}");
@@ -94,6 +100,11 @@ fn same(read: &[NdOption<'_>], again: &[NdOption<'_>]) {
                 let preferred_lifetime = a.preferred_lifetime.min(a.valid_lifetime);
                 let expected = fordway_dns64::ndp::PrefixInformation { preferred_lifetime, ..*a };
                 assert_eq!(expected, *b);
+            }
+            // Addresses that no resolver has are left out.
+            (NdOption::EncryptedDns(a), NdOption::EncryptedDns(b)) => {
+                assert_eq!((a.priority, a.lifetime, a.name), (b.priority, b.lifetime, b.name));
+                assert!(a.addresses().eq(b.addresses()) && a.params == b.params);
             }
             (a, b) => assert_eq!(a, b),
         }

@@ -91,6 +91,13 @@ fn impossible(device: &Device, text: &mut Text) {
         let prefixes = joined(&device.pref64, ", ");
         lacks(format!("the NAT64 prefix {prefixes} in advertisements (RFC 8781)"));
     }
+    if let Some(uri) = &device.captive_portal {
+        lacks(format!("the captive portal {uri} in advertisements (RFC 8910)"));
+    }
+    if !device.dnr.is_empty() {
+        let names = joined(device.dnr.iter().map(|it| super::name(&it.name)), ", ");
+        lacks(format!("the encrypted DNS resolvers {names} in advertisements (RFC 9463)"));
+    }
     if !device.routes.is_empty() {
         lacks(format!("routes ({})", joined(device.routes.iter().map(|it| it.prefix), ", ")));
     }

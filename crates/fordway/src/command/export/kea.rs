@@ -51,6 +51,13 @@ fn class(device: &Device) -> Value {
     option("dns-servers", joined(servers(device).0, ", "));
     option("domain-search", joined(device.dnssl.iter().map(super::name), ", "));
     option("information-refresh-time", "3600".to_owned());
+    option("v6-captive-portal", device.captive_portal.clone().unwrap_or_default());
+    // By its code, which every version takes: RFC 9463.
+    let dnr = device.dnr.iter().map(|it| {
+        let octets: String = it.dhcpv6().iter().map(|it| format!("{it:02x}")).collect();
+        json!({ "code": 144, "space": "dhcp6", "csv-format": false, "data": octets })
+    });
+    options.extend(dnr);
     json!({
         "name": device.device,
         "test": format!("pkt.iface == '{}'", device.device),

@@ -4,7 +4,7 @@ use fordway_router::{Device, Preference, Prefixes};
 
 use super::{Plan, Text, joined, on_off, servers};
 
-/// The first version with `nat64prefix`.
+/// The first version with `nat64prefix` and `AdvCaptivePortalAPI`.
 const NAT64PREFIX: (u32, u32) = (2, 20);
 /// Most servers in one RDNSS definition.
 const SERVERS: usize = 3;
@@ -27,6 +27,7 @@ pub(super) fn write(plan: &Plan, version: (u32, u32)) -> String {
             }
             dns(device, text);
             pref64(device, version, text);
+            newer(device, version, text);
         });
     }
     text.lines
@@ -118,6 +119,20 @@ fn pref64(device: &Device, version: (u32, u32), text: &mut Text) {
         text.line(format!("{mark}nat64prefix {prefix} {{"));
         text.line(format!("{mark}    AdvValidLifetime {lifetime};"));
         text.line(format!("{mark}}};"));
+    }
+}
+
+/// What has come late, or not at all.
+fn newer(device: &Device, version: (u32, u32), text: &mut Text) {
+    if let Some(uri) = &device.captive_portal {
+        let mark = if version >= NAT64PREFIX { "" } else { "# Needs radvd 2.20 or later: " };
+        text.line(format!("{mark}AdvCaptivePortalAPI \"{uri}\";"));
+    }
+    for resolver in &device.dnr {
+        let name = super::name(&resolver.name);
+        text.line(format!(
+            "# Not possible with radvd: the encrypted DNS resolver {name} (RFC 9463)."
+        ));
     }
 }
 

@@ -5,8 +5,8 @@
 
 mod event_log;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -16,7 +16,9 @@ use fordway_config::{Engine as EngineChoice, InterfaceName, NatLog, Translator};
 use fordway_control::Clash;
 use fordway_engine::{Sweeping, monotonic};
 use fordway_xlat::nat64::memory::{keeps_prefixes, live_sessions, tell_prefixes};
-use fordway_xlat::nat64::{Adopted, Binding, Memory, Nat64, Nat64Error, Settings, StaticBib};
+use fordway_xlat::nat64::{
+    Adopted, Binding, Memory, Nat64, Nat64Error, Protocol, Settings, StaticBib,
+};
 use rustix::thread::{MembarrierCommand, membarrier};
 use tracing::{debug, info, warn};
 
@@ -181,11 +183,11 @@ fn make_static(name: &str, nat64: &Nat64) {
         let (v4, v6) = (binding.v4.0, binding.v6.0);
         warn!("{name}: {v4} is not bound to {v6}: {}", bib_error(error));
     }
-    let (now, wanted) = (monotonic(), &nat64.settings().bib);
+    let (now, wanted) = (monotonic(), set_of(&nat64.settings().bib));
     let earlier = nat64.bib(now).filter(|entry| entry.is_static && !entry.is_added);
     for Binding { protocol, v6, v4 } in earlier.map(|entry| entry.binding) {
         if let Some(protocol) = protocol
-            && !wanted.contains(&StaticBib { protocol, v6, v4 })
+            && !wanted.contains(&(protocol, v6, v4))
         {
             // Gone already is as good.
             let _ = nat64.remove_bib(protocol, v4, now);
@@ -194,6 +196,14 @@ fn make_static(name: &str, nat64: &Nat64) {
     for (entry, error) in nat64.make_static_bib(monotonic()) {
         warn!("{name}: no BIB entry {}: {}", written(&entry), bib_error(error));
     }
+}
+
+/// Protocol and both ends of an entry.
+type Ends = (Protocol, (Ipv6Addr, u16), (Ipv4Addr, u16));
+
+/// For questions whether an entry is among many.
+fn set_of(entries: &[StaticBib]) -> HashSet<Ends> {
+    entries.iter().map(|it| (it.protocol, it.v6, it.v4)).collect()
 }
 
 /// Sessions and 1:1 mappings: how many there are, and how many of them have no place in other settings and will end.
@@ -222,12 +232,13 @@ impl Entries {
 
     /// Those of tables that get other settings.
     fn under(nat64: &Nat64, settings: &Settings) -> Entries {
-        Entries::count(nat64, |binding| fits(binding, settings))
+        let bib = set_of(&settings.bib);
+        Entries::count(nat64, |binding| fits(binding, settings, &bib))
     }
 }
 
-/// Whether a session or BIB entry has a place in other settings.
-fn fits(binding: &Binding, settings: &Settings) -> bool {
+/// Whether a session or BIB entry has a place in other settings, which have these entries.
+fn fits(binding: &Binding, settings: &Settings, bib: &HashSet<Ends>) -> bool {
     let Binding { protocol, v6, v4 } = *binding;
     if let Some(addresses) = settings.addresses.as_ref().filter(|it| it.contains(v4.0)) {
         return addresses.fits(v4.0, v6.0);
@@ -237,7 +248,7 @@ fn fits(binding: &Binding, settings: &Settings) -> bool {
         (None, None) => false,
         (Some(protocol), _) => {
             settings.pools.iter().any(|pool| pool.contains(v4.0, v4.1))
-                || settings.bib.contains(&StaticBib { protocol, v6, v4 })
+                || bib.contains(&(protocol, v6, v4))
         }
     }
 }

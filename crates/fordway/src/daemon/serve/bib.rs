@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
+use fordway_control::Change;
 use fordway_xlat::nat64::{Protocol, StaticBib};
 use tracing::{info, warn};
 
@@ -67,7 +68,9 @@ impl Handle {
             None => self.only_nat64()?,
         };
         let changed = self.with(&name, |one| one.change_bib(change));
-        changed.unwrap_or_else(|| Err(self.unknown(&name)))
+        let text = changed.unwrap_or_else(|| Err(self.unknown(&name)))?;
+        self.tell(Change::Bib { text: text.clone() });
+        Ok(text)
     }
 
     /// The name of the translator of mode nat64, where there is one.
@@ -95,7 +98,9 @@ impl Handle {
             info!("{text}");
             Ok(text)
         });
-        drained.unwrap_or_else(|| Err(self.unknown(name)))
+        let text = drained.unwrap_or_else(|| Err(self.unknown(name)))?;
+        self.tell(Change::Drain { name: name.to_owned(), drains });
+        Ok(text)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The daemon's end of the control socket; `fordway_control` has the protocol and the client.
 
+mod desired;
 mod peer;
 mod server;
 mod socket;

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use fordway_config::{Config, Settings, Translator};
 use fordway_net::{Netlink, View};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 use tracing::info;
 
+use super::desired::Desired;
 use super::dstm_client::{self, ClientTask};
 use super::services::Services;
 use crate::daemon::apply::running::Running;
@@ -21,8 +22,14 @@ use crate::daemon::apply::upkeep::earlier;
 use crate::daemon::reconcile::auto::{Auto, Seen};
 use crate::failure::Failure;
 use crate::metrics::Access;
-use fordway_control::{ReloadPlan, Stats, Status};
+use fordway_control::{Change, Event, ReloadPlan, Stats, Status};
 use fordway_counters::dstm::LeaseView;
+
+/// Changes that wait for a client that watches; one that is slower loses some, and is told how many.
+const CHANGES: usize = 1024;
+
+/// Clients that may watch at once; others need the socket, too.
+const WATCHING: usize = 16;
 
 /// What the daemon is to run.
 pub(crate) struct Job {
@@ -32,8 +39,12 @@ pub(crate) struct Job {
     pub(crate) origin: String,
     /// The file that it can be read from again.
     pub(crate) file: Option<PathBuf>,
+    /// The text of a configuration that has no file.
+    pub(crate) base: Option<String>,
     /// Values that replace those of the file.
     pub(crate) settings: Settings,
+    /// What a controller has set before this start.
+    pub(crate) desired: Desired,
     /// What comes before the file.
     pub(crate) adjust: Adjust,
     /// Folder for locks and the ledger.
@@ -62,6 +73,9 @@ struct Shared {
     ready: Instant,
     leave: Notify,
     numbers: Cell<u64>,
+    /// Changes, for clients that watch, and the number of the last one.
+    changes: broadcast::Sender<Event>,
+    generation: Cell<u64>,
     /// Nothing is begun any more.
     ends: Cell<bool>,
 }
@@ -69,6 +83,8 @@ struct Shared {
 /// What there is at this moment.
 pub(crate) struct Daemon {
     pub(crate) job: Job,
+    /// Keys that a controller has set.
+    pub(super) desired: Desired,
     /// What runs, as configured.
     pub(crate) config: Config,
     pub(crate) translators: Translators,
@@ -94,6 +110,7 @@ impl Handle {
         let config = job.config.clone();
         Handle(Rc::new(Shared {
             daemon: RefCell::new(Daemon {
+                desired: job.desired.clone(),
                 job,
                 config,
                 translators,
@@ -106,6 +123,8 @@ impl Handle {
             ready: Instant::now(),
             leave: Notify::new(),
             numbers: Cell::new(0),
+            changes: broadcast::channel(CHANGES).0,
+            generation: Cell::new(0),
             ends: Cell::new(false),
         }))
     }
@@ -195,6 +214,7 @@ impl Handle {
             return None;
         }
         info!("{name}: taking it down, as asked");
+        self.tell(Change::Down { name: name.to_owned() });
         automatic.into_iter().for_each(Auto::abandon);
         Some(one.map_or(Ok(()), Running::take_down))
     }
@@ -220,7 +240,14 @@ impl Handle {
     /// Reads the configuration again and makes it so. Gives what was done, in words.
     pub(crate) fn reload(&self) -> Result<String, Failure> {
         self.goes_on()?;
-        let reloaded = self.state().reload();
+        let text = self.reload_with(true)?;
+        self.tell(Change::Reloaded { text: text.clone() });
+        Ok(text)
+    }
+
+    /// The same, without telling; `of_file`: there has to be a file.
+    pub(super) fn reload_with(&self, of_file: bool) -> Result<String, Failure> {
+        let reloaded = self.state().reload(of_file);
         self.start_automatic();
         let fresh = std::mem::take(&mut self.state().new_dstm_clients);
         self.start_dstm_clients(fresh);
@@ -233,7 +260,29 @@ impl Handle {
         self.0.daemon.borrow().plan_reload()
     }
 
-    fn goes_on(&self) -> Result<(), Failure> {
+    /// The changes from now on, and the number of the last one before.
+    pub(super) fn watch(&self) -> Result<(broadcast::Receiver<Event>, u64), Failure> {
+        if self.0.changes.receiver_count() >= WATCHING {
+            return Err(Failure::failed(format!("{WATCHING} clients watch already")));
+        }
+        Ok((self.0.changes.subscribe(), self.generation()))
+    }
+
+    /// The number of the last change.
+    pub(super) fn generation(&self) -> u64 {
+        self.0.generation.get()
+    }
+
+    /// Tells those who watch of a change, and returns its number.
+    pub(super) fn tell(&self, change: Change) -> u64 {
+        let generation = self.generation() + 1;
+        self.0.generation.set(generation);
+        // Nobody need watch.
+        let _ = self.0.changes.send(Event { generation, change });
+        generation
+    }
+
+    pub(super) fn goes_on(&self) -> Result<(), Failure> {
         match self.0.ends.get() {
             true => Err(Failure::failed("the daemon is about to end")),
             false => Ok(()),

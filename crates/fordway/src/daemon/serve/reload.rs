@@ -10,10 +10,13 @@ mod renames;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fordway_config::{Advertise, Attach, Config, InterfaceName, Translator, load_with};
+use fordway_config::{
+    Advertise, Attach, Config, InterfaceName, LoadError, Translator, load_with, parse_with,
+};
 use fordway_net::privilege::{self, Capability};
 use tracing::warn;
 
+use super::desired::Desired;
 use super::dstm_client;
 use super::handle::Daemon;
 use crate::daemon::apply::change::Before;
@@ -29,9 +32,13 @@ use checks::{check_names, check_sections, check_translator};
 use renames::Former;
 
 impl Daemon {
-    /// Reads the file again and makes it so; on any error everything stays as it was.
-    pub(crate) fn reload(&mut self) -> Result<String, Failure> {
-        let config = self.read()?;
+    /// Reads the configuration again and makes it so; on any error everything stays as it was. `of_file`: it has to have a
+    /// file.
+    pub(crate) fn reload(&mut self, of_file: bool) -> Result<String, Failure> {
+        if of_file {
+            self.has_file()?;
+        }
+        let config = self.read_with(&self.desired)?;
         let Sorted { kept, changed, fresh } = self.sort(&config)?;
         let guards = Guards::read(&config.metrics)?;
         let automatic = self.open_automatic(&config)?;
@@ -127,6 +134,11 @@ impl Daemon {
         Ok(sorted)
     }
 
+    /// Whether a reload would refuse this before it changes anything.
+    pub(super) fn check(&self, config: &Config) -> Result<(), Failure> {
+        self.sort(config).map(drop)
+    }
+
     /// Changes translators one after the other. `before` gets what there was of those that are another now.
     fn change_translators(
         &mut self,
@@ -190,14 +202,23 @@ impl Daemon {
         self.translators.running.iter_mut().for_each(Running::restore);
     }
 
-    fn read(&self) -> Result<Config, Failure> {
-        let Some(file) = &self.job.file else {
-            return Err(Failure::failed("there is no file that could be read again").hint(
+    fn has_file(&self) -> Result<(), Failure> {
+        self.job.file.as_ref().map(drop).ok_or_else(|| {
+            Failure::failed("there is no file that could be read again").hint(
                 "a translator started by fordway clat, siit or nat64, or from standard input, has none; \
                  write one with --print-config and start fordway run -c FILE",
-            ));
+            )
+        })
+    }
+
+    /// The configuration at this moment, if a controller has set these keys.
+    pub(super) fn read_with(&self, desired: &Desired) -> Result<Config, Failure> {
+        let settings = self.job.settings.and(&desired.settings()?);
+        let base = self.job.base.as_deref().unwrap_or_default();
+        let loaded = match &self.job.file {
+            Some(file) => load_with(file, &settings)?,
+            None => parse_with(&self.job.origin, base, &settings).map_err(LoadError::Invalid)?,
         };
-        let loaded = load_with(file, &self.job.settings)?;
         if !loaded.warnings.is_empty() {
             warn!("{}", loaded.warnings);
         }

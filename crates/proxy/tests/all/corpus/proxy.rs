@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fordway_serve::Acl;
 use fordway_proxy::{
-    Authority, Eyeballs, Forward, Forwarded, Limits, Mode, OWN, Ports, Rehearsed, Reverse, Rules,
-    Settings, rehearse, rehearse_response,
+    Authority, Backend, Eyeballs, Forward, Forwarded, Limits, Mode, OWN, Ports, Rehearsed, Reverse, Rules,
+    SendProxy, Settings, rehearse, rehearse_response,
 };
 
 const CLIENT: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 5));
@@ -20,9 +20,13 @@ fn settings(draw: u8) -> Settings {
     } else {
         Mode::Reverse(Reverse {
             upstream: vec![Authority::from(std::net::SocketAddr::from(([192, 0, 2, 1], 80)))],
-            balance: false,
             host: (draw & 2 != 0).then(|| "site.example".to_owned()),
-            pause: Duration::from_secs(1),
+            backend: Backend {
+                balance: false,
+                pause: Duration::from_secs(1),
+                send_proxy: SendProxy::Off,
+                check: None,
+            },
         })
     };
     let limits = Limits { body: (draw & 4 == 0).then_some(100), target: 300, ..Limits::default() };
@@ -36,7 +40,8 @@ fn settings(draw: u8) -> Settings {
         pref64: Vec::new(),
         translated: Vec::new(),
         eyeballs: Eyeballs::default(),
-        tls: None,
+        tls: Vec::new(),
+        accept_proxy: Acl::default(),
         http2: draw & 8 == 0,
         via: None,
         forwarded: [Forwarded::Off, Forwarded::Replace, Forwarded::Append]

@@ -10,14 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_control::{
-    Entries, Leases, MAX_REQUEST, Reply, Request, ReverseReport, from_line, to_line,
+    Entries, Event, Leases, MAX_REQUEST, Reply, Request, ReverseReport, from_line, to_line,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tracing::{debug, error, info, warn};
 
+use super::desired::{self, Document};
 use super::peer::{Access, Peer};
 use super::socket::Listeners;
 use crate::daemon::serve::handle::Handle;
@@ -162,6 +164,15 @@ async fn converse(
                 send(&mut writer, &Reply::Reverse(report), timeout).await?;
             }
             Then::List(listing) => list(listing, &mut writer, timeout).await?,
+            Then::Apply(document) => {
+                let reply = desired::apply(document, &mut reader, requests, timeout).await?;
+                // Only now is it known what has become of it.
+                peer.audit(&document.to_string(), Some(&reply));
+                send(&mut writer, &reply, timeout).await?;
+            }
+            Then::Watch(events, generation) => {
+                return desired::watch(events, generation, &mut reader, &mut writer, timeout).await;
+            }
             Then::Trace(subscription) => {
                 return trace(*subscription, &mut reader, &mut writer, timeout).await;
             }
@@ -169,7 +180,11 @@ async fn converse(
     }
 }
 
-async fn send(writer: &mut OwnedWriteHalf, reply: &Reply, timeout: Duration) -> io::Result<()> {
+pub(super) async fn send(
+    writer: &mut OwnedWriteHalf,
+    reply: &Reply,
+    timeout: Duration,
+) -> io::Result<()> {
     let text = to_line(reply)?;
     tokio::time::timeout(timeout, writer.write_all(&text)).await?
 }
@@ -235,6 +250,10 @@ enum Then {
     List(Listing),
     /// Whose a transport address is.
     Reverse(Vec<Reader>, SocketAddrV4),
+    /// A document with keys to set.
+    Apply(Document),
+    /// Changes, and the number of the last one.
+    Watch(Receiver<Event>, u64),
     /// Packets.
     Trace(Box<Subscription>),
 }
@@ -270,7 +289,7 @@ async fn answer(
         },
         (None, request) => requests.submit(move |daemon| carry_out(request, daemon)).await?,
     };
-    if let Some(request) = audited {
+    if let Some(request) = audited.filter(|_| !matches!(then, Then::Apply(_))) {
         peer.audit(&request, reply.as_ref());
     }
     Ok((reply, then))
@@ -331,6 +350,18 @@ fn carry_out(request: Request, daemon: &Handle) -> (Option<Reply>, Then) {
         },
         Request::Revoke { client } => done(daemon.revoke(&client)),
         Request::Drain { name, drains } => done(daemon.drain(&name, drains)),
+        Request::Apply { octets, replace, dry_run } => match desired::too_long(octets) {
+            Some(reply) => return (Some(reply), Then::Close),
+            None => return (None, Then::Apply(Document { octets, replace, dry_run })),
+        },
+        Request::Get { keys } => match daemon.values(&keys) {
+            Ok(values) => Reply::Values(values),
+            Err(failure) => failed(&failure),
+        },
+        Request::Watch {} => match daemon.watch() {
+            Ok((events, generation)) => return (None, Then::Watch(events, generation)),
+            Err(failure) => failed(&failure),
+        },
         // Carried out where its filter is known.
         Request::Trace { .. } => return (None, Then::Close),
     };
@@ -355,7 +386,7 @@ fn done(result: Result<String, Failure>) -> Reply {
     }
 }
 
-fn failed(failure: &Failure) -> Reply {
+pub(super) fn failed(failure: &Failure) -> Reply {
     let (text, hint, config) = failure.parts();
     Reply::Failed { text, hint, config }
 }

@@ -15,7 +15,8 @@ impl Daemon {
     /// Reads the file and says what a reload would do. It has the errors of a reload, but for those that only
     /// the host's answers to changes tell.
     pub(crate) fn plan_reload(&self) -> Result<ReloadPlan, Failure> {
-        let config = self.read()?;
+        self.has_file()?;
+        let config = self.read_with(&self.desired)?;
         let Sorted { kept, changed, fresh } = self.sort(&config)?;
         Guards::read(&config.metrics)?;
         let mut plan = ReloadPlan { changes: Vec::new(), unchanged: kept };

@@ -98,11 +98,12 @@ fn proxy_status(settings: &proxy::Settings, stats: proxy::Stats) -> ProxyStatus 
         mode: match settings.mode {
             proxy::Mode::Forward(_) => "forward",
             proxy::Mode::Reverse(_) => "reverse",
+            proxy::Mode::Passthrough(_) => "passthrough",
         }
         .to_owned(),
         listen: settings.listen.clone(),
         threads: settings.threads.get(),
-        tls: settings.tls.is_some(),
+        tls: !settings.tls.is_empty(),
         connections: stats.connections,
         tunnels: stats.tunnels_open,
         servers: stats.servers,

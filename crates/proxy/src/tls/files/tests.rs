@@ -1,0 +1,102 @@
+use std::path::PathBuf;
+
+use rcgen::{CertificateParams, KeyPair};
+use tempfile::TempDir;
+
+use super::*;
+
+/// Writes a certificate for names, and its key, in the place of those that were there.
+fn write(dir: &Path, file: &str, names: &[&str]) -> Tls {
+    let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+    let put = |ending: &str, text: String| -> PathBuf {
+        let (path, new) = (dir.join(format!("{file}.{ending}")), dir.join("new"));
+        fs::write(&new, text).unwrap();
+        fs::rename(&new, &path).unwrap();
+        path
+    };
+    Tls { certificate: put("pem", certificate.pem()), key: put("key", key.serialize_pem()) }
+}
+
+/// The certificate for a name, in octets.
+fn of(certificates: &Certificates, name: Option<&str>) -> Vec<u8> {
+    certificates.loaded.load().of(name).cert[0].to_vec()
+}
+
+#[test]
+fn names_choose() {
+    let dir = TempDir::new().unwrap();
+    let files = [
+        write(dir.path(), "first", &["www.example.net", "Example.net"]),
+        write(dir.path(), "wild", &["*.example.net"]),
+        write(dir.path(), "other", &["a.example.org"]),
+    ];
+    let certificates = Certificates::new(&files, true).unwrap().unwrap();
+    let [first, wild, other] = files.each_ref().map(|it| {
+        let alone = Certificates::new(std::slice::from_ref(it), true).unwrap().unwrap();
+        of(&alone, None)
+    });
+    for (name, expected) in [
+        (None, &first),
+        (Some("www.example.net"), &first),
+        (Some("EXAMPLE.net"), &first),
+        (Some("a.example.net"), &wild),
+        (Some("a.b.example.net"), &first),
+        (Some("A.example.org"), &other),
+        (Some("unknown.example"), &first),
+    ] {
+        assert_eq!(of(&certificates, name), *expected, "{name:?}");
+    }
+    assert!(Certificates::new(&[], true).unwrap().is_none());
+}
+
+#[test]
+fn changed_files_are_read_once_they_rest() {
+    let dir = TempDir::new().unwrap();
+    let files = [write(dir.path(), "one", &["a.example"])];
+    let certificates = Certificates::new(&files, true).unwrap().unwrap();
+    let counts =
+        || [&certificates.reloaded, &certificates.failed].map(|it| it.load(Ordering::Relaxed));
+    let old = of(&certificates, None);
+    certificates.look();
+    certificates.look();
+    assert_eq!(counts(), [0, 0]);
+    write(dir.path(), "one", &["b.example"]);
+    certificates.look();
+    assert_eq!(of(&certificates, None), old);
+    certificates.look();
+    let new = of(&certificates, None);
+    assert!(new != old && counts() == [1, 0]);
+    // A key of another certificate; a file that is gone. Each is reported once.
+    let key = fs::read(&files[0].key).unwrap();
+    let other = write(dir.path(), "other", &["c.example"]);
+    fs::copy(&other.key, &files[0].key).unwrap();
+    for _ in 0..4 {
+        certificates.look();
+    }
+    assert_eq!((of(&certificates, None), counts()), (new.clone(), [1, 1]));
+    fs::remove_file(&files[0].certificate).unwrap();
+    for _ in 0..4 {
+        certificates.look();
+    }
+    assert_eq!((of(&certificates, None), counts()), (new.clone(), [1, 2]));
+    fs::write(&files[0].key, key).unwrap();
+    write(dir.path(), "one", &["d.example"]);
+    certificates.look();
+    certificates.look();
+    assert!(of(&certificates, None) != new && counts() == [2, 2]);
+}
+
+#[test]
+fn a_first_reading_that_fails_says_where() {
+    let dir = TempDir::new().unwrap();
+    let one = write(dir.path(), "one", &["a.example"]);
+    let other = write(dir.path(), "other", &["a.example"]);
+    let mixed = Tls { key: other.key, ..one.clone() };
+    let error = Certificates::new(&[one.clone(), mixed], true).unwrap_err().to_string();
+    assert!(error.contains("one.pem"), "{error}");
+    fs::write(&one.certificate, "nothing").unwrap();
+    let error = Certificates::new(&[one], true).unwrap_err().to_string();
+    assert!(error.contains("one.pem: no certificate in it"), "{error}");
+}
