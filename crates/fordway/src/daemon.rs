@@ -27,6 +27,7 @@ pub(crate) use serve::handle::{Adjust, Job};
 use crate::failure::Failure;
 use crate::metrics;
 use crate::runtime::event_loop;
+use crate::systemd::{alive, notify};
 use apply::prepared::Prepared;
 use apply::running::Running;
 use apply::translators::{Context, Translators, end_all, set_up, start_prepared, undo};
@@ -37,7 +38,7 @@ pub(crate) use handover::mappings::HEAD as MAPPINGS_HEAD;
 use reconcile::auto;
 use reconcile::watch::{Looks, Watch};
 use serve::handle::Handle;
-use serve::systemd::notify;
+
 use serve::{control, dstm_client, requests, services};
 use signals::{Signals, drain, hung_up};
 
@@ -91,6 +92,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         let mut others = services.capabilities();
         others.extend(auto::capabilities(&automatic));
         others.extend(dstm_client::capabilities(&dstm_clients));
+        others.extend(privilege::for_folder(&context.run_dir));
         if let Err(failure) = privilege::lower(manages, kernel, &others) {
             undo(prepared);
             return Err(failure);
@@ -244,6 +246,7 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
                 }
                 daemon.mend_services();
                 daemon.state().translators.running.iter().for_each(Running::tell_paths);
+                alive();
             }
             () = tokio::time::sleep_until(looks.due().into()) => {
                 let began = Instant::now();

@@ -1,5 +1,7 @@
 //! The daemon's log, on standard error.
 
+mod journal;
+
 use std::io::{self, IsTerminal, Write};
 
 use fordway_config::{Log, LogFormat};
@@ -8,8 +10,15 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Starts logging. The journal puts its own time before each line, so none is written there.
+/// Starts logging. The journal puts its own time before each line, so none is written there; text goes to it with its
+/// severity and its fields.
 pub(crate) fn start(log: Log) {
+    let targets = targets(log.level);
+    if log.format == LogFormat::Text
+        && let Some(journal) = journal::Journal::open()
+    {
+        return tracing_subscriber::registry().with(journal).with(targets).init();
+    }
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let builder = tracing_subscriber::fmt()
@@ -17,7 +26,6 @@ pub(crate) fn start(log: Log) {
         .with_target(false)
         .with_ansi(io::stderr().is_terminal() && !no_color);
     let builder = builder.with_max_level(LevelFilter::TRACE);
-    let targets = targets(log.level);
     match (log.format, journal) {
         (LogFormat::Text, false) => builder.finish().with(targets).init(),
         (LogFormat::Text, true) => builder.without_time().finish().with(targets).init(),

@@ -21,6 +21,7 @@ mod pins;
 mod report;
 mod runtime;
 mod settings;
+mod systemd;
 mod tables;
 mod terminal;
 mod trace;

@@ -123,8 +123,8 @@ impl Manager {
         let namespace = NamespaceId::current()?;
         let dir = ledger::directory(run_dir, namespace);
         let lock = loop {
-            ledger::make_directory(run_dir, &dir)?;
-            match ProcessLock::acquire(&dir.join(format!("{owner}.owner"))) {
+            let made = ledger::make_directory(run_dir, &dir);
+            match made.and_then(|()| ProcessLock::acquire(&dir.join(format!("{owner}.owner")))) {
                 Ok(lock) => break lock,
                 Err(Error::Locked { pid, .. }) => {
                     return Err(Error::OwnerRunning { owner: owner.to_owned(), pid });

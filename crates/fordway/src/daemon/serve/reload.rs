@@ -22,6 +22,7 @@ use crate::daemon::plan::placement::check_bypass;
 use crate::daemon::reconcile::auto::{self, Auto};
 use crate::failure::Failure;
 use crate::settings;
+use crate::systemd::alive;
 use checks::{check_names, check_sections, check_translator};
 
 impl Daemon {
@@ -99,6 +100,7 @@ impl Daemon {
         names: &mut Changes,
     ) -> Result<(), Failure> {
         for (at, new) in changed {
+            alive();
             let one = &mut self.translators.running[at];
             if one.place.attach == Attach::Ingress {
                 check_bypass(&new)?;
@@ -200,6 +202,7 @@ impl Daemon {
             }
         }
         for one in all.into_iter().rev() {
+            alive();
             names.removed.push(one.name().to_owned());
             if let Err(failure) = one.take_down() {
                 warn!("{}", failure.line());
