@@ -4,7 +4,7 @@ systemd-resolved, dhcpcd and NetworkManager."""
 import json
 import re
 
-from network import LINK, NAME, SERVER4, SERVER6, WORK, Network
+from network import LINK, NAME, ROUTER_COMMAND, SERVER4, SERVER6, WORK, Network
 from service import check
 from topology import wait_until
 
@@ -84,7 +84,7 @@ class Networkd(Clat):
         self.unplug()
         self.guest.put("/etc/systemd/network/20-up.network", NETWORK.format(dhcp="no"))
         self.guest.run("ln -sf ../run/systemd/resolve/stub-resolv.conf /etc/resolv.conf; "
-                       "systemctl start systemd-networkd systemd-resolved networkd-dispatcher")
+                       "systemctl enable --now systemd-resolved; systemctl start systemd-networkd networkd-dispatcher")
 
     def waits(self):
         """The service is there before a network is, and waits for one."""
@@ -130,7 +130,7 @@ class Networkd(Clat):
 
     def by_names(self):
         """Without a prefix in advertisements, the CLAT finds it by systemd-resolved."""
-        self.guest.run(f"echo 'pref64 = []' >>{WORK}/router.toml && {WORK}/router --run-dir {WORK}/router-run reload")
+        self.guest.run(f"echo 'pref64 = []' >>{WORK}/router.toml && {ROUTER_COMMAND} reload")
         self.guest.run("systemctl restart fordway-clat")
 
         def found():
@@ -139,7 +139,7 @@ class Networkd(Clat):
 
         wait_until("the prefix comes from the DNS", found, FOLLOWS)
         self.pings()
-        self.guest.run(f"sed -i '/^pref64 = /d' {WORK}/router.toml && {WORK}/router --run-dir {WORK}/router-run reload")
+        self.guest.run(f"sed -i '/^pref64 = /d' {WORK}/router.toml && {ROUTER_COMMAND} reload")
 
     def hook(self):
         """The hook of networkd-dispatcher starts the service if it does not run when a network comes."""

@@ -3,7 +3,7 @@
 The commands and what they say are a transcript (scripts/systemd --transcript).
 """
 
-from network import CONFIGURATION, FILE, Network
+from network import CONFIGURATION, FILE, ROUTER_PROGRAM, WORK, Network
 from service import check
 
 # What else writes to a Debian that runs: notes of dpkg, of systemd and of the journal; copies of passwd and group.
@@ -24,7 +24,7 @@ class Lifecycle:
 
     def set_up(self):
         """The host is one on which the packages have never been."""
-        self.guest.run("dpkg --purge fordway 2>/dev/null; ip -all netns delete; ip link del up0 2>/dev/null; rm -rf /run/fwtest; "
+        self.guest.run(f"dpkg --purge fordway 2>/dev/null; ip -all netns delete; ip link del up0 2>/dev/null; rm -rf {WORK} {ROUTER_PROGRAM}; "
                        "deluser --quiet reader 2>/dev/null || userdel reader 2>/dev/null; rm -f /etc/NetworkManager/conf.d/60-*; true")
         self.network.build()
         self.files, self.found = self.list(), self.network.snapshot()

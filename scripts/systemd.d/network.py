@@ -15,6 +15,9 @@ from topology import Failure, wait_until
 HERE = os.path.dirname(os.path.realpath(__file__))
 PEER = os.path.join(os.path.dirname(HERE), "package-test.d", "peer.py")
 WORK = "/run/fwtest"
+# A copy of the program, which is there while the package is not; and how it is asked. No program can be started from /run.
+ROUTER_PROGRAM = "/usr/local/sbin/fw-router"
+ROUTER_COMMAND = f"{ROUTER_PROGRAM} --run-dir {WORK}/router-run"
 SERVER4, SERVER6 = "198.51.100.1", "2001:db8:64::c633:6401"
 CONNECTIONS = 12
 FILE = "/etc/fordway/fordway.toml"
@@ -52,7 +55,7 @@ ip link del g4 && ip link del g6
 ip -n server addr add 198.51.100.1/32 dev lo
 ip netns add net
 ip -n net link set lo up
-ip netns exec net sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv4.ip_forward=1
+ip netns exec net sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv4.ip_forward=1 net.ipv6.conf.all.keep_addr_on_down=1
 ip -n net link add n1 type veth peer name s1 netns server
 ip -n net addr add 203.0.113.2/24 dev n1 && ip -n net link set n1 up
 ip -n server addr add 203.0.113.1/24 dev s1 && ip -n server link set s1 up
@@ -125,13 +128,12 @@ class Network:
         """In the place of the gateway's."""
         self.guest.run(f"mkdir -p {WORK}; set -e" + ROUTER)
         self.guest.put(f"{WORK}/router.toml", ROUTER_CONFIGURATION)
-        # The program of the package, which is removed later.
-        self.guest.run(f"cp /usr/bin/fordway {WORK}/router")
+        self.guest.run(f"cp /usr/bin/fordway {ROUTER_PROGRAM}")
         self.start("fw-names", "server", f"dnsmasq --keep-in-foreground --conf-file=/dev/null --no-resolv --no-hosts --bind-interfaces "
-                   f"--listen-address=203.0.113.1 --address=/{NAME}/{SERVER4} --local=/#/")
+                   f"--listen-address=203.0.113.1 --address=/{NAME}/{SERVER4}")
         self.link()
-        self.start("fw-router", "net", f"{WORK}/router --run-dir {WORK}/router-run run {WORK}/router.toml")
-        wait_until("the router advertises", lambda: self.guest.holds(f"{WORK}/router --run-dir {WORK}/router-run status"), 60)
+        self.start("fw-router", "net", f"{ROUTER_COMMAND} run {WORK}/router.toml")
+        wait_until("the router advertises", lambda: self.guest.holds(f"{ROUTER_COMMAND} status"), 60)
 
     def link(self):
         """Puts the cable in."""

@@ -27,7 +27,7 @@ pub(crate) use serve::handle::{Adjust, Job};
 use crate::failure::Failure;
 use crate::metrics;
 use crate::runtime::event_loop;
-use crate::systemd::{alive, notify};
+use crate::systemd::{alive, notify, ready};
 use apply::prepared::Prepared;
 use apply::running::Running;
 use apply::translators::{Context, Translators, end_all, set_up, start_prepared, undo};
@@ -191,7 +191,7 @@ fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> Result<control
 fn announce(daemon: &Handle, started: Instant) {
     let names = daemon.names();
     info!("ready after {} ms: {names}", started.elapsed().as_millis());
-    notify(&[NotifyState::Ready, NotifyState::Status(&format!("Running: {names}"))]);
+    ready(&format!("Running: {names}"));
 }
 
 /// Waits for a signal or a request to end, or for an engine to fail.

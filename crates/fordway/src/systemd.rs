@@ -13,12 +13,23 @@ pub(crate) fn notify(state: &[NotifyState<'_>]) {
     }
 }
 
+/// Since when the watchdog counts. Absent before [`ready`]: a message would start it while the daemon starts, for which the
+/// unit allows more time.
+static WATCHDOG: OnceLock<Watchdog> = OnceLock::new();
+
+/// Tells systemd that the daemon has started, and has [`alive`] keep its watchdog quiet from here on.
+pub(crate) fn ready(status: &str) {
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+    if let Some(limit) = sd_notify::watchdog_enabled() {
+        // There is one start.
+        let _ = WATCHDOG.set(Watchdog::new(limit));
+    }
+}
+
 /// Tells systemd that the daemon's loop makes progress, if the unit has `WatchdogSec`: three times in that time at most,
 /// however often this is called. Work that may take long calls it between its steps.
 pub(crate) fn alive() {
-    static WATCHDOG: OnceLock<Option<Watchdog>> = OnceLock::new();
-    let watchdog = WATCHDOG.get_or_init(|| sd_notify::watchdog_enabled().map(Watchdog::new));
-    if watchdog.as_ref().is_some_and(|watchdog| watchdog.is_due(Instant::now())) {
+    if WATCHDOG.get().is_some_and(|watchdog| watchdog.is_due(Instant::now())) {
         notify(&[NotifyState::Watchdog]);
     }
 }
