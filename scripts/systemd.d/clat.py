@@ -199,7 +199,7 @@ class NetworkManager(Clat):
 
     def set_up(self):
         self.guest.run("systemctl stop fordway-clat systemd-networkd.socket systemd-networkd networkd-dispatcher; rm /etc/systemd/network/*; "
-                       "systemctl start NetworkManager")
+                       "systemctl --quiet enable NetworkManager-dispatcher; systemctl start NetworkManager")
         wait_until("NetworkManager runs", lambda: self.guest.holds("nmcli general status"), FOLLOWS)
         self.guest.run("nmcli device set up0 managed yes; nmcli connection add type ethernet ifname up0 con-name up autoconnect no "
                        "ipv4.method disabled ipv6.method auto ipv6.addr-gen-mode eui64")
