@@ -15,7 +15,7 @@ BUILD_NEEDS    := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-conf
 LAB_NEEDS      := $(BUILD_NEEDS) apache2-bin apache2-utils bind9 curl dnsperf ethtool iperf3 iproute2 iputils-ping nftables nginx-light procps squid tayga \
                   tcpdump unbound util-linux vsftpd wrk
 TEST_NEEDS     := $(LAB_NEEDS) bind9-dnsutils chromium dnsmasq-base kea-dhcp6-server lftp ndisc6 openssh-client openssh-server openssl python3 radvd \
-                  snmp snmpd traceroute tshark
+                  snmp snmpd traceroute tshark bpftool containernetworking-plugins podman python3-jsonschema python3-yaml runc
 # What makes packages and an image of the built programs, and what tests them.
 PACKAGE_NEEDS  := buildah debhelper dpkg-dev lintian xz-utils
 PACKAGE_TEST_NEEDS := $(PACKAGE_NEEDS) iproute2 iputils-ping mmdebstrap nftables podman procps python3 runc systemd util-linux
@@ -24,7 +24,7 @@ SYSTEMD_NEEDS  := $(PACKAGE_NEEDS) e2fsprogs mmdebstrap python3 qemu-system-x86 
 # Tests of crates/testkit that need nothing but the core.
 CORE_TESTS := all vectors
 
-BUILD   := build --release --package fordway --package fordway-lab
+BUILD   := build --release --package fordway --package fordway-lab --package fordway-cni
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 # The programs that are installed or packed; without libraries of the system for the tarball and the image.
 PROGRAMS = $(or $(CARGO_TARGET_DIR),target)/$(PROFILE)
@@ -155,7 +155,7 @@ debs: package-needs $(PROFILE)
 tarball: package-needs static
 	$(PACKAGE) --programs $(STATIC_PROGRAMS) tarball
 
-# The container image alone: the static gateway and nothing else.
+# The container image alone: the static gateway and CNI plugin and nothing else.
 image: package-needs static
 	$(PACKAGE) --programs $(STATIC_PROGRAMS) image
 
@@ -200,6 +200,8 @@ install-files:
 	install -d $(BINDIR) $(MANDIR) $(UNITDIR) $(DESTDIR)/etc/fordway
 	install -m 755 $(PROGRAMS)/fordway $(PROGRAMS)/fordway-lab $(BINDIR)
 	$(STRIP) $(BINDIR)/fordway $(BINDIR)/fordway-lab
+	install -D -m 755 $(PROGRAMS)/fordway-cni $(LIBDIR)/cni/fordway-cni
+	$(STRIP) $(LIBDIR)/cni/fordway-cni
 	install -d $(BASHDIR) $(ZSHDIR) $(FISHDIR)
 	for program in fordway fordway-lab; do \
 		$(PROGRAMS)/$$program man $(MANDIR) && \
@@ -228,7 +230,7 @@ install-files:
 uninstall:
 	rm -f $(BINDIR)/fordway $(BINDIR)/fordway-lab $(MANDIR)/fordway.1 $(MANDIR)/fordway-*.1 $(UNITDIR)/fordway.service $(UNITDIR)/fordway-clat.service
 	rm -f $(LIBDIR)/systemd/network/90-fordway-clat.network $(LIBDIR)/NetworkManager/conf.d/50-fordway-clat.conf
-	rm -f $(HOOKS) $(NMHOOK) $(LIBDIR)/sysusers.d/fordway.conf $(LIBDIR)/tmpfiles.d/fordway.conf
+	rm -f $(LIBDIR)/cni/fordway-cni $(HOOKS) $(NMHOOK) $(LIBDIR)/sysusers.d/fordway.conf $(LIBDIR)/tmpfiles.d/fordway.conf
 	rm -rf $(DOCDIR)
 	rm -f $(BASHDIR)/fordway $(BASHDIR)/fordway-lab $(ZSHDIR)/_fordway $(ZSHDIR)/_fordway-lab
 	rm -f $(FISHDIR)/fordway.fish $(FISHDIR)/fordway-lab.fish

@@ -4,5 +4,11 @@
 mod objects;
 
 fn main() {
-    objects::build(&["fordway_tc", "fordway_xdp", "fordway_xdp_nat64", "fordway_softwire"]);
+    objects::build(&[
+        "fordway_tc",
+        "fordway_xdp",
+        "fordway_xdp_nat64",
+        "fordway_softwire",
+        "fordway_path",
+    ]);
 }

@@ -8,7 +8,7 @@ import tempfile
 from topology import Failure, run
 
 FILE = "/etc/fordway/fordway.toml"
-ALL = ("fordway", "fordway-lab")
+ALL = ("fordway", "fordway-lab", "fordway-cni")
 
 
 def newest(pattern):

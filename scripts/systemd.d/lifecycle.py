@@ -31,7 +31,7 @@ class Lifecycle:
 
     def show(self, command, check=True):
         """Runs a command for the transcript."""
-        done = self.guest.run(command, check=False)
+        done = self.guest.run(command, check=False, timeout=600)
         self.transcript(f"# {command}\n{done.stdout}{done.stderr}")
         if check and done.returncode != 0:
             raise AssertionError(f"{command}: {done.returncode}\n{done.stdout}{done.stderr}")

@@ -76,8 +76,8 @@ def binaries(packages, more):
     """Builds the tests of these packages, or of all; `None` if that failed."""
     # What is built once needs no record of what changed since.
     environment = os.environ | ({"CARGO_INCREMENTAL": "0"} if os.environ.get("CI") == "true" else {})
-    if "fordway-lab" in packages and "fordway" not in packages:
-        # The lab deploys the gateway's program.
+    if {"fordway-lab", "fordway-cni"} & set(packages) and "fordway" not in packages:
+        # The lab deploys the gateway's program; tests of the plugin have it as their gateway.
         if subprocess.run([CARGO, "build", "--locked", "--package", "fordway", *more], env=environment, check=False).returncode != 0:
             return None
     bare = [package for package in BARE if package in (packages or BARE_ALWAYS)]

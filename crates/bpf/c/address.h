@@ -131,8 +131,23 @@ always_inline struct fw_eam constant_eam(const volatile struct fw_eam *from)
 	return eam;
 }
 
+/* The IPv6 address of the pod whose packet is at work (pod.h). */
+always_inline const struct halves *pod_address(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&this_pod, &zero);
+}
+
 always_inline int map_v4_by_eam(__u32 v4, struct halves *out)
 {
+	if (config.by_pod) {
+		const struct halves *pod = pod_address();
+		if (!pod || v4 != config.eam4[0].v4)
+			return 0;
+		*out = *pod;
+		return 1;
+	}
 	if (config.eam_in_maps) {
 		struct fw_eam_key4 key = { .prefix_len = 32 };
 		*(__be32 *)key.addr = bpf_htonl(v4);
@@ -157,6 +172,13 @@ always_inline int map_v4_by_eam(__u32 v4, struct halves *out)
 
 always_inline int map_v6_by_eam(struct halves v6, __u32 *out)
 {
+	if (config.by_pod) {
+		const struct halves *pod = pod_address();
+		if (!pod || v6.hi != pod->hi || v6.lo != pod->lo)
+			return 0;
+		*out = config.eam4[0].v4;
+		return 1;
+	}
 	if (config.eam_in_maps) {
 		struct fw_eam_key6 key = { .prefix_len = 128 };
 		/* Octet 4 of the key is no place for 8 octets at once. */

@@ -14,6 +14,7 @@
 #include "ours.h"
 #include "outcome.h"
 #include "pass_rate.h"
+#include "pod.h"
 #include "state.h"
 #include "tc.h"
 
@@ -270,4 +271,18 @@ int fordway_ingress(struct __sk_buff *skb)
 	if (!is_for_device(skb))
 		return TC_ACT_UNSPEC;
 	return arrive_from(skb, HOOK_INGRESS, config.tun_ifindex);
+}
+
+/* Egress of a pod's device: as at an uplink, without a user engine. */
+SEC("tc")
+int fordway_pod_egress(struct __sk_buff *skb)
+{
+	return at_pod_egress(skb);
+}
+
+/* Ingress of a pod's device. */
+SEC("tc")
+int fordway_pod_ingress(struct __sk_buff *skb)
+{
+	return at_pod_ingress(skb);
 }

@@ -1,4 +1,4 @@
-//! Mirror of `c/include/fordway_abi.h`: what the programs and the loader share.
+//! Mirror of the headers in `c/include`: what the programs and the loader share.
 //!
 //! Structures are written to and read from octets field by field, in the host's byte order. Sizes and
 //! offsets are asserted here; the tests hold every structure and number against the objects' BTF.
@@ -14,6 +14,10 @@ pub(crate) const MAX_POOL6: usize = 16;
 pub(crate) const MAX_INLINE_EAM: usize = 8;
 /// The most devices that take redirected frames.
 pub(crate) const MAX_DEVICES: usize = 64;
+/// The most interfaces of pods.
+pub(crate) const MAX_PODS: u32 = 4096;
+/// Octets of a container's name in a pod's entry.
+pub(crate) const POD_NAME: usize = 96;
 /// The most ranges of pool4.
 pub(crate) const MAX_POOL4: usize = 64;
 
@@ -216,7 +220,8 @@ abi_struct! {
     keep_order: u8,
     icmp_node_id: u8,
     direct: u8,
-    reserved: [u8; 6],
+    by_pod: u8,
+    reserved: [u8; 5],
 }
 
 abi_struct! {
@@ -327,6 +332,23 @@ abi_struct! {
 }
 
 abi_struct! {
+    /// Value of map `pods`.
+    FwPod = "fw_pod", 72 + 1024 + 256 + POD_NAME + 16;
+    clat_hi: u64,
+    clat_lo: u64,
+    pod_hi: u64,
+    pod_lo: u64,
+    network: u64,
+    programs: u64,
+    translated: [u64; 2],
+    foreign: u64,
+    drops: [u64; 128],
+    passed_on: [u64; 32],
+    container: [u8; POD_NAME],
+    interface: [u8; 16],
+}
+
+abi_struct! {
     /// Key of map `virtual_macs`.
     FwVirtualMac = "fw_virtual_mac", 16;
     mac: u64,
@@ -347,6 +369,16 @@ abi_struct! {
     after_len: u8,
     before: [u8; TRACE_SNAP],
     after: [u8; TRACE_SNAP],
+}
+
+abi_struct! {
+    /// Value of map `path_totals`.
+    FwPathTotals = "fw_path_totals", 40;
+    calls: u64,
+    super_packets: u64,
+    segments: u64,
+    octets: u64,
+    ns: u64,
 }
 
 #[cfg(test)]

@@ -51,6 +51,18 @@ impl Accelerator {
         tidy(&self.engine, &self.attachments, &self.pins)
     }
 
+    /// Whether its pins can be moved. Filters of clsact are told from others' by the folder.
+    pub fn can_move(&self) -> Result<bool> {
+        let pins = self.pins.list()?.unwrap_or_default();
+        Ok(!pins.iter().any(|pin| matches!(pin, Pin::Filter(..) | Pin::Clsact(_))))
+    }
+
+    /// Moves its pins to another folder beside it, which may not have any.
+    pub fn move_to(&mut self, folder: &Path) -> Result<()> {
+        self.pins = self.pins.moved(folder)?;
+        Ok(())
+    }
+
     /// What the programs counted.
     pub fn totals(&self) -> Result<Totals> {
         self.engine.totals()

@@ -15,7 +15,7 @@ use crate::device::Device;
 use crate::error::io_error;
 use crate::object::Programs;
 use crate::pins::{Pin, Pins};
-use crate::sys::{self, LinkType};
+use crate::sys::{self, LinkType, TcxHook};
 use crate::{Error, Place, Program, Result};
 
 /// One program at one device.
@@ -318,7 +318,7 @@ pub(crate) fn ahead(
         let ahead = if ours.kind == Kind::Clsact {
             Filter { pins, place, ifindex, first: true }.ahead(&translators)?
         } else {
-            let programs = sys::tcx_egress(ifindex)?;
+            let programs = sys::tcx_programs(ifindex, TcxHook::Egress)?;
             let before = programs.iter().take_while(|number| **number != ours.program_id);
             let others = before.filter(|number| !is_of_one(&translators, **number));
             others.map(|number| format!("program {number}")).collect()

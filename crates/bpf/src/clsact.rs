@@ -19,10 +19,10 @@ use crate::pins::{Pin, Pins};
 use crate::{Error, Place, Result, sys};
 
 /// In front of all others. Within a priority the newest filter runs first.
-const FIRST: u32 = 1;
+pub(crate) const FIRST: u32 = 1;
 
 /// Behind the priorities that the kernel gives by itself (49152 and below).
-const LAST: u32 = 0xf000;
+pub(crate) const LAST: u32 = 0xf000;
 
 /// A filter's place.
 #[derive(Clone, Debug)]

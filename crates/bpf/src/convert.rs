@@ -84,7 +84,7 @@ fn common(extra: Extra, traffic_class: TrafficClass) -> FwConfig {
 }
 
 /// A random number: a hash of nothing, with the library's random key.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

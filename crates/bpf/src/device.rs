@@ -86,6 +86,11 @@ impl Device {
     }
 }
 
+/// Octets of the link-layer header of the device with this index.
+pub fn link_layer_len(ifindex: u32) -> Result<u32> {
+    Ok(Device::by_index(ifindex)?.link_layer_len()?)
+}
+
 /// An address as the XDP program compares it (`mac_number`).
 pub(crate) fn mac_number([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from(u32::from_ne_bytes([a, b, c, d])) | u64::from(u16::from_ne_bytes([e, f])) << 32

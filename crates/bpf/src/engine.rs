@@ -391,6 +391,7 @@ impl Loader<'_> {
             eam: eam_in_maps(self.config).then(|| self.config.eam.entries()),
             state: state.as_ref().map(|(maps, config)| (*maps, config)),
             tunnels: tunnels.as_ref().map(|(maps, config)| (*maps, config)),
+            pods: None,
             counters: usable.map(AsFd::as_fd),
             trace: trace.map(AsFd::as_fd),
         })?;

@@ -121,6 +121,7 @@ impl Loaded {
                 eam,
                 state: stateful.map(|stateful| &*stateful.maps).zip(nat64.as_ref()),
                 tunnels: tunnels.map(|tunnels| &*tunnels.maps).zip(softwire.as_ref()),
+                pods: None,
                 counters: None,
                 trace: None,
             };

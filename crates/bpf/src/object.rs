@@ -37,6 +37,8 @@ pub(crate) struct Request<'a> {
     pub(crate) state: Option<(&'a StateMaps, &'a FwNat64Config)>,
     /// The bindings of softwires, and what the programs know of them.
     pub(crate) tunnels: Option<(&'a SoftwireMaps, &'a FwSoftwireConfig)>,
+    /// The entries of pods.
+    pub(crate) pods: Option<BorrowedFd<'a>>,
     /// The counters to go on with.
     pub(crate) counters: Option<BorrowedFd<'a>>,
     /// The ring buffer to go on with.
@@ -188,6 +190,10 @@ fn set_maps(object: &mut OpenObject, request: Request<'_>) -> libbpf_rs::Result<
                 Some(entries) => map.set_max_entries(entries.len().max(1) as u32)?,
                 None => map.set_autocreate(false)?,
             },
+            "pods" | "this_pod" if !request.programs.iter().any(|program| program.is_of_pods()) => {
+                map.set_autocreate(false)?;
+            }
+            "pods" => request.pods.map_or(Ok(()), |pods| map.reuse_fd(pods))?,
             "routes" if request.programs.iter().all(|program| !program.is_in_front()) => {
                 map.set_autocreate(false)?;
             }

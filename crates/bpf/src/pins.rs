@@ -126,6 +126,16 @@ impl Pins {
         Ok(Pins { folder: folder.to_owned() })
     }
 
+    /// Moves the folder to another place in the same file system. An empty one there is replaced.
+    pub(crate) fn moved(&self, folder: &Path) -> Result<Pins> {
+        fs::rename(&self.folder, folder).map_err(|source| Error::Pin {
+            operation: "move the folder",
+            path: self.folder.clone(),
+            source,
+        })?;
+        Ok(Pins::at(folder))
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }

@@ -36,6 +36,8 @@ programs! {
     UplinkEgress = "fordway_uplink_egress" in TC, "At the egress of the uplink: IPv4 to IPv6.";
     UplinkIngress = "fordway_uplink_ingress" in TC, "At the ingress of the uplink: IPv6 to IPv4.";
     Ingress = "fordway_ingress" in TC, "At the ingress of a gateway's devices.";
+    PodEgress = "fordway_pod_egress" in TC, "At the egress of a pod's device: IPv4 to IPv6.";
+    PodIngress = "fordway_pod_ingress" in TC, "At the ingress of a pod's device: IPv6 to IPv4.";
     Xdp = "fordway_xdp" in XDP, "XDP, without tables of stateful translation.";
     XdpNat64 = "fordway_xdp_nat64" in XDP_NAT64, "XDP of a stateful translator.";
     SoftwireInterface = "fordway_softwire_interface" in SOFTWIRE,
@@ -53,6 +55,11 @@ impl Program {
     #[must_use]
     pub const fn is_xdp(self) -> bool {
         matches!(self, Program::Xdp | Program::XdpNat64)
+    }
+
+    /// Whether many pods share it.
+    pub(crate) const fn is_of_pods(self) -> bool {
+        matches!(self, Program::PodEgress | Program::PodIngress)
     }
 
     /// Whether it stands in front of routing, at a gateway's devices.
@@ -117,6 +124,7 @@ objects! {
     XDP = "xdp";
     XDP_NAT64 = "xdp_nat64";
     SOFTWIRE = "softwire";
+    PATH = "path";
 }
 
 impl ObjectFile {

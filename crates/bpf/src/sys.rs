@@ -2,7 +2,7 @@
 //!
 //! All `unsafe` of this crate is here.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::{align_of, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -34,6 +34,93 @@ pub(crate) enum LinkType {
     TcxIngress,
     XdpNative,
     XdpGeneric,
+}
+
+/// A hook of tcx.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TcxHook {
+    Egress,
+    Ingress,
+}
+
+impl TcxHook {
+    const fn attach_type(self) -> libbpf_sys::bpf_attach_type {
+        match self {
+            TcxHook::Egress => libbpf_sys::BPF_TCX_EGRESS,
+            TcxHook::Ingress => libbpf_sys::BPF_TCX_INGRESS,
+        }
+    }
+}
+
+/// Attaches a program to a device without a link: it stays as long as the device. `first`: in front of all that are there.
+pub(crate) fn tcx_attach(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    hook: TcxHook,
+    first: bool,
+) -> io::Result<()> {
+    let flags = if first { libbpf_sys::BPF_F_BEFORE } else { 0 };
+    let options = sized!(bpf_prog_attach_opts { flags });
+    let (program, ifindex) = (program.as_raw_fd(), index(ifindex)?);
+    // SAFETY: the options outlive the call and say their own size; the descriptor is open.
+    result(unsafe {
+        libbpf_sys::bpf_prog_attach_opts(program, ifindex, hook.attach_type(), &options)
+    })
+}
+
+/// Takes a program off that was attached without a link.
+pub(crate) fn tcx_detach(program: BorrowedFd<'_>, ifindex: u32, hook: TcxHook) -> io::Result<()> {
+    let options = sized!(bpf_prog_detach_opts {});
+    let (program, ifindex) = (program.as_raw_fd(), index(ifindex)?);
+    // SAFETY: the options outlive the call and say their own size; the descriptor is open.
+    result(unsafe {
+        libbpf_sys::bpf_prog_detach_opts(program, ifindex, hook.attach_type(), &options)
+    })
+}
+
+/// A program's name, of which the kernel keeps 15 characters.
+pub(crate) fn program_name(program: BorrowedFd<'_>) -> io::Result<String> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut len = size_of::<libbpf_sys::bpf_prog_info>() as u32;
+    // SAFETY: `info` outlives the call, which is told its size; it asks for no arrays, so that the kernel writes through
+    // none of its pointers.
+    result(unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut len)
+    })?;
+    let octets = info.name.iter().map(|&octet| octet.cast_unsigned());
+    let name: Vec<u8> = octets.take_while(|&octet| octet != 0).collect();
+    String::from_utf8(name).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Loads a program that writes `value` to the first two words of the packet's control block, the lower half first, and
+/// continues with entry `slot` of a map of programs. Without that entry the packet goes on as it is.
+pub(crate) fn load_stub(
+    name: &str,
+    value: u64,
+    programs: BorrowedFd<'_>,
+    slot: i32,
+) -> io::Result<OwnedFd> {
+    let [lower, upper] = [value, value >> 32].map(|half| (half as u32).cast_signed());
+    // The kernel's interface: `cb` in struct __sk_buff.
+    let word = |number: i16| 48 + 4 * number;
+    let name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let stub: [Instruction; 10] = [
+        // w3 = lower; *(u32 *)(r1 + cb[0]) = w3
+        (0xb4, 0x03, 0, lower),
+        (0x63, 0x31, word(0), 0),
+        // w3 = upper; *(u32 *)(r1 + cb[1]) = w3
+        (0xb4, 0x03, 0, upper),
+        (0x63, 0x31, word(1), 0),
+        // r2 = programs, in two parts; r3 = slot; tail_call(r1, r2, r3)
+        (0x18, 0x12, 0, programs.as_raw_fd()),
+        (0x00, 0x00, 0, 0),
+        (0xb7, 0x03, 0, slot),
+        (0x85, 0x00, 0, libbpf_sys::BPF_FUNC_tail_call as i32),
+        // r0 = TC_ACT_UNSPEC; exit
+        (0xb7, 0x00, 0, -1),
+        (0x95, 0x00, 0, 0),
+    ];
+    load(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0, &name, &stub)
 }
 
 /// Attaches a program to a device by a link. The link goes with its last descriptor or pin.
@@ -91,29 +178,71 @@ pub(crate) fn has_tcx() -> bool {
     returned == 0
 }
 
-/// The numbers of the programs at a device's egress, in the order in which they run.
-pub(crate) fn tcx_egress(ifindex: u32) -> io::Result<Vec<u32>> {
+/// The numbers of the programs at a device's hook, in the order in which they run.
+pub(crate) fn tcx_programs(ifindex: u32, hook: TcxHook) -> io::Result<Vec<u32>> {
     // BPF_MPROG_MAX of the kernel.
     let mut numbers = [0u32; 64];
     let mut options = sized!(bpf_prog_query_opts { prog_ids: numbers.as_mut_ptr() });
     options.__bindgen_anon_1.count = numbers.len() as u32;
     // SAFETY: the options outlive the call and say their own size and how many numbers there is room for.
     result(unsafe {
-        libbpf_sys::bpf_prog_query_opts(index(ifindex)?, libbpf_sys::BPF_TCX_EGRESS, &mut options)
+        libbpf_sys::bpf_prog_query_opts(index(ifindex)?, hook.attach_type(), &mut options)
     })?;
     // SAFETY: both fields of the union are this number.
     let count = unsafe { options.__bindgen_anon_1.count } as usize;
     Ok(numbers[..count.min(numbers.len())].to_vec())
 }
 
-/// Loads and drops the shortest program that there is.
-pub(crate) fn load_trivial() -> io::Result<()> {
-    load(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0, &ENDS)
+/// The kernel measures the runs of all programs while this is open.
+pub(crate) fn measure_programs() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes a number and gives a descriptor, or an error.
+    descriptor(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
+}
+
+/// Timers that give so many samples a second, one for each processor that is online.
+pub(crate) fn sampling_timers(per_second: u64) -> io::Result<Vec<OwnedFd>> {
+    let possible = libbpf_rs::num_possible_cpus().map_err(io::Error::other)?;
+    let mut timers = Vec::new();
+    for processor in 0..index(possible as u32)? {
+        match sampling_timer(per_second, processor) {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+            timer => timers.push(timer?),
+        }
+    }
+    Ok(timers)
+}
+
+fn sampling_timer(per_second: u64, processor: i32) -> io::Result<OwnedFd> {
+    let mut event = libbpf_sys::perf_event_attr {
+        type_: libbpf_sys::PERF_TYPE_SOFTWARE,
+        size: size_of::<libbpf_sys::perf_event_attr>() as u32,
+        config: u64::from(libbpf_sys::PERF_COUNT_SW_CPU_CLOCK),
+        ..Default::default()
+    };
+    event.set_freq(1);
+    event.__bindgen_anon_1.sample_freq = per_second;
+    // SAFETY: the event outlives the call and says its own size; no pid means all processes, and no group is given.
+    let returned = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const event,
+            -1,
+            processor,
+            -1,
+            libbpf_sys::PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    if returned < 0 { Err(io::Error::last_os_error()) } else { descriptor(returned as i32) }
+}
+
+/// Loads the shortest program that there is.
+pub(crate) fn load_trivial() -> io::Result<OwnedFd> {
+    load(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0, PROBE, &ENDS)
 }
 
 /// Whether the kernel lets XDP programs see frames in several buffers.
 pub(crate) fn takes_xdp_frags() -> bool {
-    load(libbpf_sys::BPF_PROG_TYPE_XDP, libbpf_sys::BPF_F_XDP_HAS_FRAGS, &ENDS).is_ok()
+    load(libbpf_sys::BPF_PROG_TYPE_XDP, libbpf_sys::BPF_F_XDP_HAS_FRAGS, PROBE, &ENDS).is_ok()
 }
 
 /// A feature that the programs need and older kernels lack. Distributions also backport features to older releases, so
@@ -135,7 +264,7 @@ pub(crate) fn has(feature: Feature) -> bool {
     let helper = match feature {
         Feature::RingBuffer => return MapType::RingBuf.is_supported().unwrap_or(false),
         Feature::CompareAndSwap => {
-            return load(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0, &SWAPS).is_ok();
+            return load(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0, PROBE, &SWAPS).is_ok();
         }
         Feature::CoarseTime => libbpf_sys::BPF_FUNC_ktime_get_coarse_ns,
         Feature::CheckMtu => libbpf_sys::BPF_FUNC_check_mtu,
@@ -144,7 +273,7 @@ pub(crate) fn has(feature: Feature) -> bool {
 }
 
 /// An instruction: code, registers (the destination in the low four bits), offset, number.
-type Instruction = (u8, u8, i16, i32);
+pub(crate) type Instruction = (u8, u8, i16, i32);
 
 /// `r0 = 0; exit`.
 const ENDS: [Instruction; 2] = [(0xb7, 0x00, 0, 0), (0x95, 0x00, 0, 0)];
@@ -158,8 +287,16 @@ const SWAPS: [Instruction; 5] = [
     (0x95, 0x00, 0, 0),
 ];
 
-/// Loads and drops a program.
-fn load(kind: libbpf_sys::bpf_prog_type, flags: u32, program: &[Instruction]) -> io::Result<()> {
+/// The name of programs that only show what the kernel accepts.
+const PROBE: &CStr = c"fordway_probe";
+
+/// Loads a program.
+pub(crate) fn load(
+    kind: libbpf_sys::bpf_prog_type,
+    flags: u32,
+    name: &CStr,
+    program: &[Instruction],
+) -> io::Result<OwnedFd> {
     let instruction = |&(code, registers, off, imm): &Instruction| {
         let mut instruction = libbpf_sys::bpf_insn { code, off, imm, ..Default::default() };
         instruction.set_dst_reg(registers & 15);
@@ -173,14 +310,13 @@ fn load(kind: libbpf_sys::bpf_prog_type, flags: u32, program: &[Instruction]) ->
     descriptor(unsafe {
         libbpf_sys::bpf_prog_load(
             kind,
-            c"fordway_probe".as_ptr(),
+            name.as_ptr(),
             c"Dual MIT/GPL".as_ptr(),
             instructions.as_ptr(),
             instructions.len() as libbpf_sys::size_t,
             &mut options,
         )
     })
-    .map(drop)
 }
 
 /// A device's XDP hook.

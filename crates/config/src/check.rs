@@ -21,6 +21,7 @@ use crate::name::InterfaceName;
 use crate::nat44::{self, Nat44};
 use crate::nat64;
 use crate::proxy;
+use crate::sections::{Metrics, MetricsToken};
 use crate::softwire::{self, Softwire};
 use crate::translator::{self, Translator};
 use crate::trt;
@@ -134,6 +135,7 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
         let listen = read.at.each("listen", &read.value.listen);
         duplicates("listen", &listen, sink);
         dns64::check::covered(&listen, sink);
+        exposed(read, &listen, sink);
     }
     if let Some(draft) = &drafts.dns64 {
         let unread = |draft: &Read<Translator>| {
@@ -177,6 +179,31 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
     };
     let (server, tep) = (drafts.dstm_server.as_ref(), drafts.dstm_tep.as_ref());
     dstm::check::dstm(server, tep, &drafts.dstm_clients, &around, sink);
+}
+
+/// Metrics beyond loopback are for those who show a token, or at least not for those who listen on the way.
+fn exposed(read: &Read<Metrics>, listen: &[Spanned<SocketAddr>], sink: &mut Sink) {
+    let Metrics { certificate, key, token_file, .. } = &read.value;
+    if let (Some(one), None) | (None, Some(one)) = (read.at.key("certificate"), read.at.key("key"))
+    {
+        let message = "a certificate needs its key, and a key its certificate";
+        sink.error(one, message, "write `certificate` and `key`");
+    }
+    let Some(beyond) = listen.iter().find(|it| !it.get_ref().ip().is_loopback()) else { return };
+    let address = beyond.get_ref();
+    match (certificate.is_some() || key.is_some(), token_file) {
+        (false, None) if !read.at.has("token_file") => {
+            let message = format!("`listen`: {address} is beyond loopback, and everybody may read");
+            let help = "write token_file = \"/etc/fordway/metrics.token\", or `certificate` and `key`; or \
+                        token_file = \"none\" if only those reach the address who may read";
+            sink.error(beyond.span(), message, help);
+        }
+        (false, Some(MetricsToken::File(_))) => {
+            let message = format!("`listen`: the token passes to {address} without TLS");
+            sink.warn(beyond.span(), message, "write `certificate` and `key`");
+        }
+        _ => {}
+    }
 }
 
 /// The softwire of a translator.

@@ -57,7 +57,7 @@ pub use nat64::{
     Pool4Source, Ports,
 };
 pub use proxy::{Proxy, ProxyForward, ProxyMode, ProxyReverse, ProxyRule};
-pub use sections::{Control, LOG_LEVELS, Log, LogFormat, Metrics, OnSigterm};
+pub use sections::{Control, LOG_LEVELS, Log, LogFormat, Metrics, MetricsToken, OnSigterm};
 pub use settings::Settings;
 pub use softwire::{Softwire, SoftwireClient, SoftwireEnd};
 pub use tracing::level_filters::LevelFilter;

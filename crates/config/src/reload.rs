@@ -11,13 +11,24 @@ impl Translator {
     /// Keys whose value differs in `new`, and that change only after `fordway down NAME`.
     #[must_use]
     pub fn fixed_keys(&self, new: &Translator) -> Vec<&'static str> {
+        self.differing(new, is_fixed)
+    }
+
+    /// Keys whose value differs in `new`.
+    #[must_use]
+    pub fn changed_keys(&self, new: &Translator) -> Vec<&'static str> {
+        self.differing(new, |_| true)
+    }
+
+    fn differing(&self, new: &Translator, wanted: fn(&Key) -> bool) -> Vec<&'static str> {
         let mode = match &self.mode {
             Mode::Siit(_) => Siit::keys(),
             Mode::Clat(_) => Clat::keys(),
             Mode::Nat64(_) => Nat64::keys(),
             Mode::Softwire(_) => softwire::all_keys(),
         };
-        let differ = fixed(self, new, Translator::keys().into_iter().chain(mode));
+        let keys = Translator::keys().into_iter().chain(mode).filter(wanted);
+        let differ = differing(self, new, keys);
         // The other keys of another mode or role are others.
         let whole = ["mode", "role"].into_iter().find(|key| differ.contains(key));
         whole.map_or(differ, |key| vec![key])
@@ -36,7 +47,8 @@ impl Config {
         ];
         let whole = whole.into_iter().filter(|(_, same)| !same).map(|(title, _)| title.to_owned());
         let server = self.dstm_server.as_ref().zip(new.dstm_server.as_ref());
-        let keys = server.map(|(old, new)| fixed(old, new, crate::DstmServer::keys()));
+        let keys = || crate::DstmServer::keys().into_iter().filter(is_fixed);
+        let keys = server.map(|(old, new)| differing(old, new, keys()));
         let keys = keys.filter(|keys| !keys.is_empty());
         whole.chain(keys.map(|keys| format!("[dstm_server]: {}", keys.join(", ")))).collect()
     }
@@ -47,10 +59,14 @@ fn kept<T: PartialEq>(old: Option<&T>, new: Option<&T>) -> bool {
     old.zip(new).is_none_or(|(old, new)| old == new)
 }
 
-/// Those of `keys` that no reload changes and whose values differ.
-fn fixed<T: Keys>(old: &T, new: &T, keys: impl IntoIterator<Item = Key>) -> Vec<&'static str> {
+/// Whether no reload changes a key.
+fn is_fixed(key: &Key) -> bool {
+    matches!(key.reload, Reload::Down | Reload::Restart)
+}
+
+/// Those of `keys` whose values differ.
+fn differing<T: Keys>(old: &T, new: &T, keys: impl IntoIterator<Item = Key>) -> Vec<&'static str> {
     let (old, new) = (keys::write(old), keys::write(new));
-    let is_fixed = |key: &Key| matches!(key.reload, Reload::Down | Reload::Restart);
-    let keys = keys.into_iter().filter(is_fixed).map(|key| key.name);
+    let keys = keys.into_iter().map(|key| key.name);
     keys.filter(|key| old.get(key) != new.get(key)).collect()
 }

@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::json;
 use tracing::level_filters::LevelFilter;
 
 use crate::DEFAULT_SOCKET;
 use crate::keys::common::{SOCKET, file};
-use crate::keys::form::{Choice, list, time};
+use crate::keys::form::{Choice, Given, Plain, list, text, time};
 use crate::keys::{keys, usual};
 use crate::value;
 
@@ -19,6 +20,9 @@ keys! {
         /// Unix socket by which `fordway status` and all other commands reach the daemon, for root alone. `--socket` comes
         /// before it
         socket: PathBuf = file(value::path), or(PathBuf::from(DEFAULT_SOCKET));
+        /// Group, by its name or number, whose members may read: status, counters, tables and leases, by a second socket
+        /// beside `socket` ([rights](api.md#rights))
+        read_group: Option<String> = Given(GROUP), or(None, "`\"fordway\"` if the host has this group");
         /// Time that a client has for its request
         timeout: Duration = time(100, 60_000), or(Duration::from_secs(5));
         /// What SIGTERM does: everything is taken down, or kernel engines stay for the next start, as after [`fordway
@@ -27,6 +31,8 @@ keys! {
         on_sigterm: OnSigterm = SIGTERM, or(OnSigterm::Down);
     }
 }
+
+const GROUP: Plain<String> = text(value::group, ("name or number of a group", "groups", "GROUP"));
 
 impl Default for Control {
     fn default() -> Control {
@@ -51,11 +57,48 @@ keys! {
     /// `[metrics]`: the HTTP endpoint for Prometheus.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Metrics, reload(Restart) {
-        /// HTTP endpoint for Prometheus, at `/metrics`. Off without an address. It has no authentication: keep it on
-        /// loopback or a management network
+        /// HTTP endpoint for Prometheus, at `/metrics`, and for [health](api.md#health). Off without an address. One beyond
+        /// loopback needs a certificate or a token
         listen: Vec<SocketAddr> = list(SOCKET, "write a list such as [\"[::1]:9464\"]"), or(Vec::new());
+        /// Certificate and those that vouch for it, in PEM: clients speak TLS. It is read again at each reload
+        certificate: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/metrics.pem"))), or(None);
+        /// Key of the certificate, in PEM
+        key: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/metrics.key"))), or(None);
+        /// File with a token, which clients show for `/metrics` (`Authorization: Bearer`, RFC 6750), of 16 characters or
+        /// more. It is read again at each reload. `"none"`: everybody who reaches an address may read
+        token_file: Option<MetricsToken> = Given(TOKEN), or(None);
     }
 }
+
+impl Metrics {
+    /// Certificate and key, if clients speak TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<(&PathBuf, &PathBuf)> {
+        self.certificate.as_ref().zip(self.key.as_ref())
+    }
+}
+
+/// What readers of metrics have to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetricsToken {
+    /// Nothing, wherever the endpoint listens.
+    None,
+    /// The token in this file.
+    File(PathBuf),
+}
+
+const TOKEN: Plain<MetricsToken> = Plain {
+    read: |v| match v.get_ref().as_str() {
+        Some("none") => Ok(MetricsToken::None),
+        _ => value::file(v, "/etc/fordway/metrics.token").map(MetricsToken::File),
+    },
+    write: |token| match token {
+        MetricsToken::None => "none".into(),
+        MetricsToken::File(file) => file.to_string_lossy().into_owned().into(),
+    },
+    named: ("`\"none\"`, absolute path", "", "FILE"),
+    schema: || json!({"anyOf": [{"type": "string", "pattern": "^/"}, {"const": "none"}]}),
+};
 
 keys! {
     /// `[log]`.

@@ -145,6 +145,17 @@ pub(crate) fn translator_name(value: &Value<'_>) -> Parsed<InterfaceName> {
     Err(wrong(value, reason, NAME_HELP))
 }
 
+/// The name of a group of the host, or its number.
+pub(crate) fn group(value: &Value<'_>) -> Parsed<String> {
+    let help = "write the name of a group such as \"fordway\", or its number as \"998\"";
+    let name = string(value, "a group", help)?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    match !name.is_empty() && name.len() <= 32 && name.chars().all(is_plain) {
+        true => Ok(name.to_owned()),
+        false => Err(wrong(value, format!("{name:?} is no name of a group"), help)),
+    }
+}
+
 /// An absolute path.
 pub(crate) fn file(value: &Value<'_>, example: &str) -> Parsed<PathBuf> {
     let help = format!("write an absolute path such as \"{example}\"");

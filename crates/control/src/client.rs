@@ -2,12 +2,12 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::{
-    Entries, Error, Leases, Reply, Request, ReverseReport, Stats, Status, TraceLine, from_line,
-    to_line,
+    Entries, Error, Leases, ReloadPlan, Reply, Request, ReverseReport, Stats, Status, TraceLine,
+    from_line, to_line,
 };
 
 /// Time for a whole exchange.
@@ -19,6 +19,18 @@ const LONG_TIMEOUT: Duration = Duration::from_secs(60);
 /// Octets that a reply may have.
 const MAX_REPLY: u64 = 64 << 20;
 
+/// The socket for reading beside a control socket: `control.read.sock` beside `control.sock`.
+#[must_use]
+pub fn read_socket(control: &Path) -> PathBuf {
+    control.with_extension("read.sock")
+}
+
+/// Whether a path is that of a socket for reading.
+#[must_use]
+pub fn is_read_socket(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b".read.sock")
+}
+
 /// What came of a request to do something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -28,7 +40,8 @@ pub enum Answer {
     Unknown,
 }
 
-/// A client of the daemon behind a socket. Each request has a connection of its own.
+/// A client of the daemon behind a socket, or behind the socket for reading beside it if the user may use only that. Each
+/// request has a connection of its own.
 ///
 /// All requests fail with an [`Error`] if no daemon listens, if the reply does not come in time or is of another version, or
 /// if the daemon refuses.
@@ -80,6 +93,17 @@ impl Client {
     pub fn reverse(&self, request: &Request) -> Result<ReverseReport, Error> {
         match self.send(request, LONG_TIMEOUT)?.reply()? {
             Reply::Reverse(report) => Ok(report),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// What a reload would do.
+    ///
+    /// # Errors
+    /// See [`Client`]; and those that the reload would have.
+    pub fn reload_plan(&self) -> Result<ReloadPlan, Error> {
+        match self.send(&Request::Reload { dry_run: true }, LONG_TIMEOUT)?.reply()? {
+            Reply::Plan(plan) => Ok(plan),
             other => Err(self.unexpected(other)),
         }
     }
@@ -175,7 +199,14 @@ impl Client {
 
     fn send(&self, request: &Request, timeout: Duration) -> Result<Replies<'_>, Error> {
         let failed = |error| Error::io(&self.socket, &error);
-        let stream = UnixStream::connect(&self.socket).map_err(|error| match error.kind() {
+        // Who may not use the control socket may still be in the group of those who read.
+        let connected = UnixStream::connect(&self.socket).or_else(|error| match error.kind() {
+            ErrorKind::PermissionDenied => {
+                UnixStream::connect(read_socket(&self.socket)).map_err(|_| error)
+            }
+            _ => Err(error),
+        });
+        let stream = connected.map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
                 Error::Absent(self.socket.clone())
             }

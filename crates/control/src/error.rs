@@ -67,9 +67,11 @@ impl Error {
                 "the daemon is busy or stopped: its log says what it does",
             ),
             ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Error::closed(socket),
-            ErrorKind::PermissionDenied => {
-                Error::no_answer(socket, error.to_string(), "the socket is for root alone")
-            }
+            ErrorKind::PermissionDenied => Error::no_answer(
+                socket,
+                error.to_string(),
+                "the socket is for root; members of the group of [control] read_group may read",
+            ),
             _ => Error::NoAnswer { socket: socket.to_owned(), text: error.to_string(), hint: None },
         }
     }

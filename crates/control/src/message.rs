@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Entries, EntryFilter, Leases, ReverseReport, Stats, Status, Table, TraceLine};
+use crate::{
+    Entries, EntryFilter, Leases, ReloadPlan, ReverseReport, Stats, Status, Table, TraceLine,
+};
 
 /// Version of the protocol: the number changes when programs that know the one before would misunderstand a message.
 /// Fields may be added without that.
@@ -77,7 +79,24 @@ pub enum Request {
     /// What has been carried.
     Stats {},
     /// Read the configuration again.
-    Reload {},
+    Reload {
+        /// Say what would be done, and do nothing.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        dry_run: bool,
+    },
+    /// Write log lines of another least severity, until another one is asked for or the daemon ends.
+    LogLevel {
+        /// `off`, `error`, `warn`, `info`, `debug` or `trace`.
+        level: String,
+    },
+    /// Measure the time that each packet of a translator takes in the kernel engine, or measure it no more, until a reload
+    /// says otherwise.
+    Measure {
+        /// The translator.
+        name: String,
+        /// Whether to measure.
+        on: bool,
+    },
     /// Take one translator down.
     Down {
         /// Its name.
@@ -156,6 +175,31 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Whether it changes nothing, and tells no packets: the requests that the socket for reading takes.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        match self {
+            Request::Status {}
+            | Request::Stats {}
+            | Request::List { .. }
+            | Request::Reverse { .. }
+            | Request::Leases {} => true,
+            // A trace replaces programs, and shows who talks to whom as it happens.
+            Request::Reload { .. }
+            | Request::LogLevel { .. }
+            | Request::Measure { .. }
+            | Request::Down { .. }
+            | Request::Leave {}
+            | Request::BibAdd { .. }
+            | Request::BibDel { .. }
+            | Request::Drain { .. }
+            | Request::Revoke { .. }
+            | Request::Trace { .. } => false,
+        }
+    }
+}
+
 /// What the daemon answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -164,6 +208,8 @@ pub enum Reply {
     Status(Box<Status>),
     /// To `stats`.
     Stats(Box<Stats>),
+    /// To `reload` with `dry_run`.
+    Plan(ReloadPlan),
     /// It has been done, or begun: a sentence.
     Done(String),
     /// There is no translator of this name.
@@ -208,7 +254,10 @@ mod tests {
         for request in [
             Request::Status {},
             Request::Stats {},
-            Request::Reload {},
+            Request::Reload { dry_run: false },
+            Request::Reload { dry_run: true },
+            Request::LogLevel { level: "debug".to_owned() },
+            Request::Measure { name: "nat64".to_owned(), on: true },
             Request::Down { name: "nat64".to_owned() },
             Request::Leave {},
             Request::List {

@@ -51,6 +51,10 @@ const BESIDE_S: f64 = 1.6;
 const OCTETS_PER_S: f64 = 250e6;
 /// Seconds in which the tester of flows comes and goes.
 const TESTER_S: f64 = 0.6;
+/// Rounds over a table that is recycled, and seconds between two of them.
+const RECYCLED_ROUNDS: f64 = 8.0;
+/// See [`RECYCLED_ROUNDS`].
+const RECYCLED_S: f64 = 3.0;
 /// Seconds of reading the machine's environment and drawing the report.
 const FIXED_S: f64 = 3.0;
 
@@ -226,6 +230,11 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         Load::Frames(_) | Load::Imix(_) => profile.packets_s + FRAMES_S,
         Load::Pairs(_) => profile.host_pairs.len() as f64 * (profile.packets_s + FRAMES_S),
         Load::NewFlows(_) => f64::from(profile.new_flows) / FLOWS_PER_S + TESTER_S,
+        Load::Recycled => {
+            // Each round opens UDP flows and TCP connections, and closes these; nine tenths are held once.
+            let flows = 4.0 * f64::from(profile.table_entries) / FLOWS_PER_S;
+            DEPLOY_S + 2.0 * TESTER_S + flows + RECYCLED_ROUNDS * RECYCLED_S
+        }
         Load::Hold => {
             let sessions = f64::from(profile.held_sessions) / HELD_PER_S;
             DEPLOY_S + TESTER_S + sessions + flow_seconds(profile, duration_s) + AROUND_S

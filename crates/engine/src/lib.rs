@@ -242,6 +242,11 @@ impl Engine {
         &self.device
     }
 
+    /// The interface, to give it another name. Threads keep the name that they were started under.
+    pub fn device_mut(&mut self) -> &mut Device {
+        &mut self.device
+    }
+
     /// What runs.
     pub fn core(&self) -> Core {
         self.core.get()

@@ -34,7 +34,10 @@ pub(crate) use dstm::{DstmCommand, LeasesArgs};
 pub(crate) use export::{ExportArgs, Program};
 pub(crate) use import::{ImportArgs, Origin};
 pub(crate) use offline::{ExplainArgs, PcapArgs};
-pub(crate) use run::{BenchArgs, CheckArgs, DownArgs, RunArgs, TakeoverArgs, TraceArgs};
+pub(crate) use run::{
+    BenchArgs, CheckArgs, DownArgs, MeasureArgs, ReloadArgs, RunArgs, Switch, TakeoverArgs,
+    TraceArgs,
+};
 pub(crate) use source::{Source, SourceArgs};
 pub(crate) use tables::{BibArgs, BibCommand, DrainArgs, ListArgs, SessionsArgs, SubscribersArgs};
 
@@ -81,14 +84,19 @@ impl Global {
         self.socket.clone().unwrap_or_else(|| self.default_socket())
     }
 
-    /// Where a daemon listens that is only looked at: without one at the usual place, that of `fordway-clat.service`. What
-    /// changes something goes to [`Global::socket`].
+    /// Where the daemons listen that are only looked at: the one that is named, or all of the host; without any, the usual
+    /// place. What changes something goes to [`Global::socket`].
+    pub(crate) fn sockets_to_read(&self) -> Vec<PathBuf> {
+        let found = match self.socket {
+            Some(_) => Vec::new(),
+            None => crate::daemons::sockets(&self.run_dir),
+        };
+        if found.is_empty() { vec![self.socket()] } else { found }
+    }
+
+    /// The first of [`Global::sockets_to_read`].
     pub(crate) fn socket_to_read(&self) -> PathBuf {
-        let usual = self.socket();
-        let clat = self.run_dir.join("clat.sock");
-        let absent = |socket: &PathBuf| fordway_control::Client::new(socket).is_absent();
-        let elsewhere = self.socket.is_none() && absent(&usual) && !absent(&clat);
-        if elsewhere { clat } else { usual }
+        self.sockets_to_read().swap_remove(0)
     }
 
     /// Where a daemon listens unless told otherwise.
@@ -112,6 +120,13 @@ fn level(text: &str) -> Result<fordway_config::LevelFilter, &'static str> {
     known.map(|(_, level)| *level).ok_or("write off, error, warn, info, debug or trace")
 }
 
+fn interval(text: &str) -> Result<std::time::Duration, &'static str> {
+    let most = std::time::Duration::from_secs(3600);
+    let least = std::time::Duration::from_millis(100);
+    let time = humantime::parse_duration(text).ok().filter(|time| (least..=most).contains(time));
+    time.ok_or("write a time between 100ms and 1h, such as 2s")
+}
+
 /// What can be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -129,11 +144,34 @@ Examples:
     ///
     /// Translators whose name stays get their new configuration without losing a packet; new ones are
     /// set up, and those that are not in the file any more are taken down. On any error everything
-    /// stays as it was. SIGHUP does the same, with the answer in the log.
+    /// stays as it was. SIGHUP does the same, with the answer in the log. --dry-run says what would be added, changed and
+    /// removed, with how many sessions each, and does nothing.
     #[command(after_help = "\
 Examples:
-  fordway check -c /etc/fordway/fordway.toml && fordway reload")]
-    Reload,
+  fordway reload --dry-run && fordway reload
+  fordway reload --dry-run --json | jq '.changes[] | select(.ended > 0)'")]
+    Reload(ReloadArgs),
+    /// Write more or less into the daemon's log, until it ends or another level is set
+    ///
+    /// The configuration is unchanged: the next start logs as [log] level says.
+    #[command(after_help = "\
+Examples:
+  fordway log-level debug
+  fordway log-level info")]
+    LogLevel {
+        /// Least severity of log lines: off, error, warn, info, debug or trace
+        #[arg(value_parser = level)]
+        level: fordway_config::LevelFilter,
+    },
+    /// Measure the time that packets take in a translator's kernel engine, or not, while the daemon runs
+    ///
+    /// `fordway status` shows the mean. It costs a little per packet. The next reload or start does as `measure` in the
+    /// configuration says.
+    #[command(after_help = "\
+Examples:
+  fordway measure nat64 on && sleep 10 && fordway status --json | jq .translators[].kernel.ns_per_packet
+  fordway measure nat64 off")]
+    Measure(MeasureArgs),
     /// Take one translator down, also one whose daemon was killed
     ///
     /// A running daemon goes on with its other translators. Of a translator whose daemon is dead,
@@ -181,10 +219,16 @@ Examples:
     ///
     /// Loads the programs without attaching them and lets the kernel run them on a packet: nanoseconds
     /// per packet for each program, direction, protocol and size. Needs root, touches no traffic.
+    ///
+    /// With --path, observes real traffic instead: how often the kernel receives, queues, sends and drops packets, how many of
+    /// them are GSO packets, how long programs and softirqs take, and in which functions the processors are. Programs at the
+    /// kernel's tracepoints count; they change no packet, and go with this command.
     #[command(after_help = "\
 Examples:
   fordway bench
-  fordway bench --json | jq '.[] | select(.packet_octets == 64)'")]
+  fordway bench --json | jq '.[] | select(.packet_octets == 64)'
+  fordway bench --path
+  fordway bench --path --seconds 1 --json | jq '.functions[:10]'")]
     Bench(BenchArgs),
     /// Check a configuration file
     ///
@@ -367,10 +411,14 @@ Examples:
   fordway doctor -c /etc/fordway/fordway.toml --target 198.51.100.1
   fordway doctor --json | jq '.findings[] | select(.state == \"bad\")'")]
     Doctor(DoctorArgs),
-    /// Show what the daemon runs
+    /// Show what the daemon runs: all daemons of the host, unless --socket names one
+    ///
+    /// Daemons are found by their control sockets in the run directory, and in folders beside it whose names begin with its
+    /// name and a dash. With --json each daemon is a JSON object, one after the other.
     #[command(after_help = "\
 Examples:
   fordway status
+  fordway --socket /run/fordway/clat.sock status
   fordway status --json | jq '.translators[].offloads'")]
     Status(StatusArgs),
     /// Show what the daemon has carried and dropped
@@ -384,6 +432,19 @@ Examples:
   fordway stats --json --per-queue
   fordway stats --prometheus")]
     Stats(StatsArgs),
+    /// Show rates, sessions, pools and drops of all daemons of the host, live
+    ///
+    /// Each translator with packets and bits per second of each direction, drops with their reasons, sessions, and how full
+    /// tables and pools are; the servers beside them. A daemon that ends is shown as not reachable, until it is back. On a
+    /// terminal q or Ctrl-C quits; without one, or with TERM=dumb, each view is lines of text. NO_COLOR is respected.
+    #[command(after_help = "\
+Examples:
+  fordway top
+  fordway top --interval 5s
+  fordway top --once
+  fordway top --once --json | jq '.daemons[].drops'
+  fordway --socket /run/fordway/clat.sock top")]
+    Top(TopArgs),
     /// Show the BIB of stateful translators, or change it
     ///
     /// Which IPv6 transport address is bound to which IPv4 transport address (RFC 6146 section 3.1), with
@@ -465,6 +526,19 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// Write the status as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// Time between two samples
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: std::time::Duration,
+    /// Write one view as text: rates over one interval
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Write each view as a JSON object on a line
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -17,6 +17,7 @@ mod stats;
 mod status;
 mod tables;
 mod takeover;
+mod top;
 mod trace;
 
 use crate::cli::{Cli, Command};
@@ -27,7 +28,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     let Cli { global, command } = cli;
     match command {
         Command::Run(args) => run::file(&global, &args),
-        Command::Reload => control::reload(&global),
+        Command::Reload(args) => control::reload(&global, &args),
+        Command::LogLevel { level } => control::log_level(&global, level),
+        Command::Measure(args) => control::measure(&global, &args),
         Command::Down(args) => control::down(&global, &args),
         Command::Leave => control::leave(&global),
         Command::Takeover(args) => takeover::run(&global, &args),
@@ -56,6 +59,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Doctor(args) => doctor::run(&global, &args),
         Command::Status(args) => status::run(&global, &args),
         Command::Stats(args) => stats::run(&global, &args),
+        Command::Top(args) => top::run(&global, &args),
         Command::Bib(args) => tables::bib(&global, args),
         Command::Sessions(args) => tables::sessions(&global, args),
         Command::Subscribers(args) => tables::subscribers(&global, &args),

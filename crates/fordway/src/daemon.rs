@@ -81,7 +81,13 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         let host = kernel::probe(&job.config.translators);
         let tunnels = tunnels::Tunnels::default();
         let mut services = services::Services::set_up(&job.config, &job.run_dir, &tunnels)?;
-        let mut context = Context { run_dir: job.run_dir.clone(), host, queues: 0, tunnels };
+        let mut context = Context {
+            run_dir: job.run_dir.clone(),
+            host,
+            queues: 0,
+            tunnels,
+            yielding: BTreeSet::new(),
+        };
         let dstm_clients = dstm_client::open(&job.config.dstm_clients)?;
         let (automatic, fixed) = auto::split(&job.config.translators);
         let automatic = auto::open(&automatic, &context)?;
@@ -106,7 +112,9 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
                 return Err(failure);
             }
         };
-        let daemon = Handle::new(job, Translators { running, context }, automatic, services);
+        let translators = Translators { running, context };
+        let access = sockets.access.clone();
+        let daemon = Handle::new(job, translators, automatic, services, access);
         daemon.start_dstm_clients(dstm_clients);
         let served = serve(sockets, &daemon, timeout);
         let end = match &served {
@@ -174,16 +182,18 @@ fn check_host(config: &Config) -> Result<(), Failure> {
 /// Serves the control socket and the metrics on threads without privileges. The control socket's file is removed when
 /// the returned guard is dropped.
 fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> Result<control::Guard, Failure> {
-    let (listener, guard) = sockets.control;
+    let (listeners, guard) = sockets.control;
     let (requests, queue) = requests::channel();
     tokio::task::spawn_local(queue.serve(daemon.clone()));
     if !sockets.metrics.is_empty() {
-        let requests = requests.clone();
-        let take = async move || requests.submit(Handle::stats).await;
-        let serve = move || metrics::serve(sockets.metrics, take);
+        let (stats, health) = (requests.clone(), requests.clone());
+        let take = async move || stats.submit(Handle::stats).await;
+        let waits_for = async move || health.submit(Handle::waits_for).await;
+        let access = sockets.access;
+        let serve = move || metrics::serve(sockets.metrics, access, take, waits_for);
         privilege::apart("fordway-metrics", serve)?;
     }
-    privilege::apart("fordway-control", move || control::serve(listener, requests, timeout))?;
+    privilege::apart("fordway-control", move || control::serve(listeners, requests, timeout))?;
     Ok(guard)
 }
 
@@ -278,14 +288,21 @@ fn reload(daemon: &Handle) {
 
 /// What the daemon listens on.
 struct Sockets {
-    control: (std::os::unix::net::UnixListener, control::Guard),
+    control: (control::Listeners, control::Guard),
     metrics: Vec<std::net::TcpListener>,
+    /// Who may read them.
+    access: metrics::Access,
 }
 
 impl Sockets {
     fn open(job: &Job) -> Result<Sockets, Failure> {
-        let control = control::listen(&job.config.control.socket)?;
-        let metrics = job.config.metrics.listen.iter().map(|address| metrics::listen(*address));
-        Ok(Sockets { control, metrics: metrics.collect::<Result<_, _>>()? })
+        let settings = &job.config.control;
+        let readers = control::readers(settings.read_group.as_deref())?;
+        let control = control::listen(&settings.socket, readers)?;
+        let metrics = &job.config.metrics;
+        let access = metrics::Access::default();
+        access.set(metrics::Guards::read(metrics)?);
+        let metrics = metrics.listen.iter().map(|address| metrics::listen(*address));
+        Ok(Sockets { control, metrics: metrics.collect::<Result<_, _>>()?, access })
     }
 }

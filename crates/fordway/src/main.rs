@@ -8,6 +8,7 @@ mod capture;
 mod cli;
 mod command;
 mod daemon;
+mod daemons;
 mod doctor;
 mod explain;
 mod failure;
@@ -24,6 +25,7 @@ mod settings;
 mod systemd;
 mod tables;
 mod terminal;
+mod top;
 mod trace;
 
 use std::process::ExitCode;

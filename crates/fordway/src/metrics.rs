@@ -1,9 +1,11 @@
 //! Counters for Prometheus, and the words that `fordway stats` has for them.
 
+mod access;
 mod catalog;
 pub(crate) mod counters;
 mod http;
 mod openmetrics;
 
+pub(crate) use access::{Access, Guards};
 pub(crate) use http::{listen, serve};
 pub(crate) use openmetrics::encode;

@@ -5,6 +5,7 @@ mod dstm;
 mod entries;
 mod forwarding;
 mod nat64;
+mod plan;
 mod proxy;
 mod services;
 mod status;

@@ -19,7 +19,7 @@ use crate::host::cpu::Meter;
 use crate::host::{affinity, clocksource};
 use crate::hosts::orders::{Answer, BEAT, Deploy, Hello, Numbered, Order, Placed, Refusal};
 use crate::hosts::{Ends, MARK, record};
-use crate::mechanism::{self, Context, Deployed, Mechanism};
+use crate::mechanism::{self, Context, Deployed, Mechanism, Room};
 use crate::process::{self, INTERRUPTED, Output};
 use crate::runner::surveyed;
 use crate::state::{self, Guard};
@@ -211,7 +211,7 @@ impl Agent {
             spec,
             name,
             logs: &logs,
-            sessions: *sessions,
+            room: Room::of(*sessions),
         })?;
         let (config, argv) = (deployed.config.clone(), deployed.argv.clone());
         let handle = self.next();

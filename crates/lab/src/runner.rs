@@ -22,7 +22,7 @@ use crate::backend::Netns;
 use crate::error::{LabError, Result};
 use crate::host::{clocksource, conntrack};
 use crate::hosts::{Ends, Pair};
-use crate::mechanism::{self, Mechanism};
+use crate::mechanism::{self, Mechanism, Room};
 use crate::probe::{gate, matrix};
 use crate::progress::Progress;
 use crate::state::Guard;
@@ -151,9 +151,18 @@ impl Runner {
         let of = |load: Load| match load {
             Load::Hold => profile.held_sessions,
             Load::NewFlows(_) => profile.new_flows + crate::load::flows::SUBSCRIBERS,
+            Load::Recycled => profile.table_entries,
             _ => 0,
         };
         loads(metrics).into_iter().map(of).sum::<u32>() + FEW_SESSIONS
+    }
+
+    /// The tables of such a deployment.
+    fn room(&self, metrics: &[Metric]) -> Room {
+        if loads(metrics).contains(&Load::Recycled) {
+            return Room { sessions: self.profile().table_entries, recycles: true };
+        }
+        Room::of(self.sessions(metrics))
     }
 
     /// Raises the machine's limits of connection tracking where a mechanism of this run needs it; the
@@ -234,8 +243,9 @@ impl Runner {
             }
             bar.begin(&format!("correctness gate: {}", arm.label));
             let clock = std::time::Instant::now();
-            let gate =
-                self.deploy(guard, &arm, FEW_SESSIONS).and_then(|live| self.gate(&live, &arm));
+            let gate = self
+                .deploy(guard, &arm, Room::of(FEW_SESSIONS))
+                .and_then(|live| self.gate(&live, &arm));
             match gate.map_err(|error| self.cause(error)) {
                 Ok((checks, ways)) => {
                     for check in checks.iter().filter(|c| !c.ok) {
@@ -357,7 +367,7 @@ impl Runner {
             let here = self.backend.pair().is_none_or(|pair| pair.client_is_here());
             let entries = conntrack::entries().filter(|_| tracked && here);
             let outcome = self
-                .deploy(guard, &arm, self.sessions(&together))
+                .deploy(guard, &arm, self.room(&together))
                 .and_then(|live| self.measure(&live, d, &arm, &together, &mut finished));
             conntrack::settle(entries)?;
             if let Err(error) = outcome.map_err(|error| self.cause(error)) {
@@ -419,11 +429,15 @@ impl Runner {
 /// The metrics that are measured on one deployment together: what fills a mechanism's tables has one of
 /// its own.
 fn networks(kind: Kind, metrics: &[Metric]) -> Vec<Vec<Metric>> {
-    let on_one = |hold: bool| -> Vec<Metric> {
-        let of = |m: &Metric| !stands_alone(kind, *m) && (m.load() == Some(Load::Hold)) == hold;
+    let own = [Load::Hold, Load::Recycled];
+    let on_one = |load: Option<Load>| -> Vec<Metric> {
+        let of = |m: &Metric| {
+            !stands_alone(kind, *m) && m.load().filter(|load| own.contains(load)) == load
+        };
         metrics.iter().copied().filter(of).collect()
     };
-    [on_one(false), on_one(true)].into_iter().filter(|m| !m.is_empty()).collect()
+    let all = [on_one(None)].into_iter().chain(own.map(|load| on_one(Some(load))));
+    all.filter(|m| !m.is_empty()).collect()
 }
 
 /// Whether a metric has a network of its own, which nothing has gone through yet: the start, and a first packet that

@@ -10,6 +10,7 @@ mod links;
 mod own;
 mod packets;
 mod questions;
+mod recycled;
 mod round_trip;
 mod sessions;
 mod start;
@@ -157,6 +158,7 @@ pub(crate) fn run(
         }
         Load::Imix(way) => packets::frames(at, way, Frames::Imix(&at.profile.imix), trial, values),
         Load::NewFlows(transport) => sessions::new_flows(at, transport, trial, values),
+        Load::Recycled => recycled::measure(at, trial, values),
         Load::Hold => sessions::hold(at, seconds, trial, values),
         Load::Search => questions::search(at, trial, values),
         Load::Questions(mixed) => questions::flood(at, mixed, trial, values),

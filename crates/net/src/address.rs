@@ -13,6 +13,7 @@ use netlink_packet_route::address::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use serde::{Deserialize, Serialize};
 
+use crate::link::LinkNames;
 use crate::{Netlink, PROTOCOL, Result};
 
 /// An address of an interface.
@@ -115,13 +116,22 @@ impl Netlink {
     /// [`crate::Error::NoDevice`]; [`crate::Error::Netlink`], [`crate::Error::Answer`].
     pub fn addresses(&mut self, device: Option<&str>) -> Result<Vec<Address>> {
         let names = self.link_names()?;
+        self.addresses_among(&names, device)
+    }
+
+    /// As [`Netlink::addresses`], of interfaces that are known.
+    pub(crate) fn addresses_among(
+        &mut self,
+        names: &LinkNames,
+        device: Option<&str>,
+    ) -> Result<Vec<Address>> {
         let mut message = AddressMessage::default();
         if let Some(device) = device {
             message.header.index = self.link(device)?.index;
         }
         let request = RouteNetlinkMessage::GetAddress(message);
         let answers = self.dump(&request, "list addresses")?;
-        Ok(answers.into_iter().filter_map(|answer| into_address(&answer, &names)).collect())
+        Ok(answers.into_iter().filter_map(|answer| into_address(&answer, names)).collect())
     }
 
     /// Lists the IPv6 addresses of all interfaces.

@@ -10,7 +10,7 @@
 //! - [`Intercept`]: packets to a prefix that sockets of this host take, as if its addresses were the host's;
 //! - [`Nat44`]: translation of IPv4 addresses by the kernel;
 //! - [`NeighbourSocket`]: duplicate address detection for addresses of others;
-//! - [`ProcessLock`]: what one process has to itself;
+//! - [`ProcessLock`], [`BriefLock`]: what one process has to itself;
 //! - [`RecvBatch`], [`SendBatch`]: many datagrams with one system call;
 //! - [`ChangeWatch`]: hearing of changes of the network;
 //! - [`NetNs`]: network namespaces; [`privilege`]: capabilities; [`Host`]: what the host offers.
@@ -51,8 +51,8 @@ pub use divert::{Divert, DivertedPort, DivertedPorts};
 pub use error::Error;
 pub use host::{Host, Ipv6State};
 pub use intercept::Intercept;
-pub use link::{Link, Tun, device_driver, device_feature};
-pub use lock::ProcessLock;
+pub use link::{Link, Tun, device_driver, device_feature, renames_while_up};
+pub use lock::{BriefLock, ProcessLock};
 pub use manager::{
     Applied, Change, Manager, Reconciled, Report, View, kept_by, owners, reclaim_dead,
     rules_for_forwarded,

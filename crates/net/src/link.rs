@@ -10,6 +10,9 @@ use netlink_packet_route::link::{
 
 use crate::{Error, Netlink, Result, sys};
 
+/// Names of interfaces by their indices.
+pub(crate) type LinkNames = HashMap<u32, String>;
+
 /// A network interface as it was when asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
@@ -69,6 +72,19 @@ pub fn device_feature(device: &str, feature: &str) -> Option<bool> {
 #[must_use]
 pub fn device_driver(device: &str) -> Option<String> {
     sys::ethtool::driver(device).ok()
+}
+
+/// Whether the kernel renames interfaces that are up, as Linux does since 6.2.
+#[must_use]
+pub fn renames_while_up() -> bool {
+    let kernel = rustix::system::uname();
+    version(&kernel.release().to_string_lossy()).is_some_and(|it| it >= (6, 2))
+}
+
+/// The first two numbers of a kernel's release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 impl Netlink {
@@ -175,6 +191,21 @@ impl Netlink {
         answers.into_iter().find_map(tx_dropped_in).ok_or_else(missing)
     }
 
+    /// Gives the interface of an index another name. Addresses, routes and settings stay; policy rules that name the
+    /// interface hold no more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Netlink`], with `EBUSY` if it is up and the kernel can't ([`renames_while_up`]), `EEXIST` if another
+    /// one has the name, `ENODEV` if there is no such interface.
+    pub fn rename_link(&mut self, index: u32, name: &str) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        let operation = || format!("rename interface {index} to {name}");
+        self.request(RouteNetlinkMessage::SetLink(message), 0, operation).map(drop)
+    }
+
     /// Puts an interface into a group.
     ///
     /// # Errors
@@ -214,8 +245,8 @@ impl Netlink {
         self.request(RouteNetlinkMessage::DelLink(message), 0, operation).map(drop)
     }
 
-    /// Index to name, of all interfaces.
-    pub(crate) fn link_names(&mut self) -> Result<HashMap<u32, String>> {
+    /// The names of all interfaces.
+    pub(crate) fn link_names(&mut self) -> Result<LinkNames> {
         let links = self.links()?.into_iter();
         Ok(links.map(|link| (link.index, link.name)).collect())
     }
@@ -325,5 +356,18 @@ fn number_in(attribute: &DefaultNla) -> Option<u32> {
     match value.as_slice() {
         &[value] => Some(u32::from(value)),
         value => value.try_into().ok().map(u32::from_ne_bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_begins_with_two_numbers() {
+        assert_eq!(version("6.1.0-18-amd64"), Some((6, 1)));
+        assert_eq!(version("6.18.44"), Some((6, 18)));
+        assert_eq!(version("7.0-rc1"), Some((7, 0)));
+        assert_eq!(version("six"), None);
     }
 }

@@ -15,15 +15,19 @@ use crate::{Error, Result};
 /// How long a lock file may name no process.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A lock on the content of a directory, held for a moment.
+/// A lock on what several processes change, held for a moment.
 #[derive(Debug)]
-pub(crate) struct BriefLock {
+pub struct BriefLock {
     _file: File,
 }
 
 impl BriefLock {
-    /// Waits for the lock.
-    pub(crate) fn acquire(path: &Path) -> Result<Self> {
+    /// Waits for the lock whose file is `path`, in a folder that exists. The holder may remove the file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`].
+    pub fn acquire(path: &Path) -> Result<Self> {
         loop {
             let file = open(path).map_err(Error::file("open", path))?;
             match flock(&file, FlockOperation::LockExclusive) {

@@ -12,6 +12,7 @@ use netlink_packet_route::route::RouteProtocol;
 use serde::{Deserialize, Serialize};
 
 use crate::address::family;
+use crate::link::LinkNames;
 use crate::{Netlink, PROTOCOL, Result};
 
 /// An address that the host answers for on a link (RFC 4861 section 7.2.8).
@@ -56,6 +57,14 @@ impl Netlink {
     /// [`crate::Error::Netlink`], [`crate::Error::Answer`].
     pub fn neighbour_proxies(&mut self) -> Result<Vec<NeighbourProxy>> {
         let names = self.link_names()?;
+        self.neighbour_proxies_among(&names)
+    }
+
+    /// As [`Netlink::neighbour_proxies`], of interfaces that are known.
+    pub(crate) fn neighbour_proxies_among(
+        &mut self,
+        names: &LinkNames,
+    ) -> Result<Vec<NeighbourProxy>> {
         let request = |family| {
             let mut message = NeighbourMessage::default();
             message.header.family = family;

@@ -81,6 +81,17 @@ pub fn drop_all_but(keep: &[Capability]) -> Result<()> {
     caps::set(None, CapSet::Permitted, &keep).map_err(failed("lower capabilities"))
 }
 
+/// Gives up, for good, every capability of the calling thread and of those that it starts.
+///
+/// # Errors
+///
+/// [`Error::Privilege`].
+pub fn drop_all_of_thread() -> Result<()> {
+    let sets = [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable];
+    let failed = failed("drop the capabilities of a thread");
+    sets.into_iter().try_for_each(|set| caps::clear(None, set)).map_err(failed)
+}
+
 /// System calls that a thread which only reads and writes files and sockets does not need: those for other programs
 /// and processes, other namespaces and roots, mounts, the kernel's modules, keys and programs.
 const FORBIDDEN: [libc::c_long; 38] = [

@@ -14,6 +14,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use serde::{Deserialize, Serialize};
 
 use crate::address::family;
+use crate::link::LinkNames;
 use crate::sysctl::{self, SysctlKey};
 use crate::{Error, Netlink, PROTOCOL, Result};
 
@@ -235,6 +236,15 @@ impl Netlink {
     /// [`Error::Netlink`], [`Error::Answer`].
     pub fn routes(&mut self, filter: RouteFilter) -> Result<Vec<Route>> {
         let names = self.link_names()?;
+        self.routes_among(&names, filter)
+    }
+
+    /// As [`Netlink::routes`], of interfaces that are known.
+    pub(crate) fn routes_among(
+        &mut self,
+        names: &LinkNames,
+        filter: RouteFilter,
+    ) -> Result<Vec<Route>> {
         let mut routes = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut message = RouteMessage::default();
@@ -259,7 +269,7 @@ impl Netlink {
             };
             for answer in answers {
                 if let RouteNetlinkMessage::NewRoute(message) = answer {
-                    routes.extend(from_message(&message, &names));
+                    routes.extend(from_message(&message, names));
                 }
             }
         }

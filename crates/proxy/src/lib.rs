@@ -40,7 +40,7 @@ mod settings;
 mod shared;
 mod site;
 mod stats;
-mod tls;
+pub mod tls;
 mod tunnel;
 mod worker;
 

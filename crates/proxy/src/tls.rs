@@ -12,8 +12,11 @@ use tokio_rustls::TlsAcceptor;
 use super::error::Error;
 use super::settings::Tls;
 
-/// Reads a certificate and its key.
-pub(super) fn acceptor(tls: &Tls, http2: bool) -> Result<TlsAcceptor, Error> {
+/// Reads a certificate and its key, for clients that speak HTTP/1.1, and HTTP/2 if `http2`.
+///
+/// # Errors
+/// [`Error::Tls`] names the file and what is wrong with it.
+pub fn acceptor(tls: &Tls, http2: bool) -> Result<TlsAcceptor, Error> {
     let certificates: Vec<CertificateDer<'static>> =
         CertificateDer::pem_file_iter(&tls.certificate)
             .and_then(Iterator::collect)

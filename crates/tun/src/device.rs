@@ -4,13 +4,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use fordway_net::{DEFAULT_RUN_DIR, ProcessLock, Tun};
+use fordway_net::{DEFAULT_RUN_DIR, Netlink, ProcessLock, Tun};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::Error;
 use crate::lock::lock;
 use crate::offload::{OffloadReport, Offloads, negotiate};
-use crate::probe::probe;
+use crate::probe::{probe, system};
 use crate::queue::Queue;
 use crate::sys;
 use crate::vnet::VnetHeader;
@@ -155,6 +155,21 @@ impl Device {
     #[must_use]
     pub fn offloads(&self) -> OffloadReport {
         self.offloads
+    }
+
+    /// Gives the interface another name. Queues stay open. `run_dir`: as in [`OpenOptions`].
+    ///
+    /// Errors: [`Error::Name`]; [`Error::Locked`] if another process uses the name; [`Error::System`] with `EEXIST` if
+    /// another interface has it, `EBUSY` if the kernel renames only interfaces that are down.
+    pub fn rename(&mut self, name: &str, run_dir: &Path) -> Result<(), Error> {
+        check_name(name)?;
+        let lock = lock(run_dir, name)?;
+        Netlink::open()
+            .and_then(|mut netlink| netlink.rename_link(self.ifindex, name))
+            .map_err(|error| Error::system("rename", &self.name, system(error)))?;
+        name.clone_into(&mut self.name);
+        self._lock = lock;
+        Ok(())
     }
 
     /// Sets whether the interface outlives the process.

@@ -18,7 +18,10 @@ pub fn is_open(name: &str) -> io::Result<bool> {
 
 /// Looks `name` up in the calling thread's network namespace.
 pub(crate) fn probe(name: &str) -> io::Result<Option<Link>> {
-    Netlink::open().and_then(|mut netlink| netlink.find_link(name)).map_err(|error| {
-        error.errno().map_or_else(|| io::Error::other(error), io::Error::from_raw_os_error)
-    })
+    Netlink::open().and_then(|mut netlink| netlink.find_link(name)).map_err(system)
+}
+
+/// What the system reported.
+pub(crate) fn system(error: fordway_net::Error) -> io::Error {
+    error.errno().map_or_else(|| io::Error::other(error), io::Error::from_raw_os_error)
 }

@@ -18,6 +18,8 @@
 #define FW_MAX_INLINE_EAM 8
 #define FW_MAX_DEVICES 64
 #define FW_MAX_VIRTUAL_MACS 1024
+/* Interfaces of pods with a CLAT on one node. */
+#define FW_MAX_PODS 4096
 
 /* The core's DropReason (crates/xlat/src/verdict.rs): same numbers. */
 enum fw_drop_reason {
@@ -231,7 +233,9 @@ struct fw_config {
 	__u8 icmp_node_id;
 	/* At the ingress of a gateway's devices: translated packets leave by the device that routing names (direct.h). */
 	__u8 direct;
-	__u8 reserved[6];
+	/* Programs of many pods: the IPv6 address of the only explicit mapping is in the pod's entry (pod.h). */
+	__u8 by_pod;
+	__u8 reserved[5];
 };
 _Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 88, "fw_config");
 
@@ -272,6 +276,32 @@ struct fw_counters {
 	__u64 routed;
 };
 _Static_assert(sizeof(struct fw_counters) == 48 + 1024 + 256 + 56 + 48 + 24, "fw_counters");
+
+#define FW_POD_NAME 96
+
+/* Value of the map `pods`: the CLAT at one interface of a pod. The key is a number that the loader makes of the network's,
+ * the container's and the interface's name. */
+struct fw_pod {
+	/* The CLAT's IPv6 address. */
+	__u64 clat_hi;
+	__u64 clat_lo;
+	/* The pod's own address, the network that it belongs to, and the programs that it uses. For the loader alone. */
+	__u64 pod_hi;
+	__u64 pod_lo;
+	__u64 network;
+	__u64 programs;
+	/* Packets, by direction. */
+	__u64 translated[2];
+	/* To the CLAT's address and from outside the translation prefix, except Neighbor Discovery: dropped. */
+	__u64 foreign;
+	/* Lost: by drop reason, and by pass reason, since there is no user engine. */
+	__u64 drops[128];
+	__u64 passed_on[32];
+	/* Container and interface, as texts that end with a zero. For people. */
+	__u8 container[FW_POD_NAME];
+	__u8 interface[16];
+};
+_Static_assert(sizeof(struct fw_pod) == 72 + 1024 + 256 + FW_POD_NAME + 16, "fw_pod");
 
 /* Key of the map `virtual_macs`: a link-layer address beside a device's own, as mac_number() makes it. */
 struct fw_virtual_mac {

@@ -9,10 +9,11 @@ use super::*;
 use crate::PassReason;
 use crate::program::ObjectFile;
 
-const HEADERS: [&str; 3] = [
+const HEADERS: [&str; 4] = [
     include_str!("../../c/include/fordway_abi.h"),
     include_str!("../../c/include/fordway_nat64.h"),
     include_str!("../../c/include/fordway_softwire.h"),
+    include_str!("../../c/include/fordway_path.h"),
 ];
 
 /// What stands behind `text` in the headers.
@@ -35,14 +36,16 @@ fn structures() -> Vec<Structure> {
     }
     structures!(
         FwPool6 FwEam FwEamKey4 FwEamKey6 FwConfig FwDirectionCounters FwCounters FwEvent FwPool4Range
-        FwVirtualMac FwNat64Config FwSoftwireConfig FwSoftwireAddress FwSoftwireKey FwSoftwireTunnel FwSoftwireHere
+        FwVirtualMac FwPod FwNat64Config FwSoftwireConfig FwSoftwireAddress FwSoftwireKey FwSoftwireTunnel FwSoftwireHere
+        FwPathTotals
     )
 }
 
 #[test]
 fn structures_are_as_in_the_objects() {
     let mut compared = 0;
-    for file in [ObjectFile::TC, ObjectFile::XDP, ObjectFile::XDP_NAT64, ObjectFile::SOFTWIRE] {
+    use ObjectFile as File;
+    for file in [File::TC, File::XDP, File::XDP_NAT64, File::SOFTWIRE, File::PATH] {
         let btf = Btf::from_raw("object", file.octets).unwrap().expect("BTF");
         for (name, size, fields) in structures() {
             // The object does not tell of a structure that none of its maps and functions has.
@@ -56,7 +59,7 @@ fn structures_are_as_in_the_objects() {
             compared += 1;
         }
     }
-    assert!(compared >= 22, "only {compared} structures are in the objects");
+    assert!(compared >= 23, "only {compared} structures are in the objects");
 }
 
 /// Size, and names and offsets of the fields that anybody looks at.
@@ -233,6 +236,8 @@ fn numbers_are_as_in_the_header() {
         ("FW_MAX_POOL6", MAX_POOL6),
         ("FW_MAX_INLINE_EAM", MAX_INLINE_EAM),
         ("FW_MAX_DEVICES", MAX_DEVICES),
+        ("FW_MAX_PODS", MAX_PODS as usize),
+        ("FW_POD_NAME", POD_NAME),
         ("FW_TRACE_SNAP", TRACE_SNAP),
         ("FW_MAX_POOL4", MAX_POOL4),
         ("FW_LEFT_PORTS", LEFT_PORTS),

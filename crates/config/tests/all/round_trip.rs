@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fordway_config::{
     Attach, Clat, Config, Control, Dynamic4, Engine, Forwarding, Gateway, Gateways, InterfaceName,
-    LevelFilter, Log, LogEvent, LogFormat, LogTarget, Metrics, Mode, Nat64, NatLog, OnSigterm,
-    Pool, Pool4, Pool4Source, Ports, Pref64, Resolved, Siit, Source6, Translator, parse,
+    LevelFilter, Log, LogEvent, LogFormat, LogTarget, Metrics, MetricsToken, Mode, Nat64, NatLog,
+    OnSigterm, Pool, Pool4, Pool4Source, Ports, Pref64, Resolved, Siit, Source6, Translator, parse,
 };
 use fordway_xlat::addr::{Eam, Pool6};
 use fordway_xlat::nat64::{Allocation, Filtering, Lifetimes, Protocol, Quotas, Sizes, StaticBib};
@@ -347,9 +347,12 @@ prop_compose! {
     fn config()(
         translator in translator(),
         socket in "/[a-zA-Z0-9 \"'._-]{1,40}",
+        group in option::of("[a-z0-9_.-]{1,32}"),
         millis in 100u64..=60_000,
         on_sigterm in prop::sample::select(vec![OnSigterm::Down, OnSigterm::Leave]),
         port in 1u16..,
+        tls in any::<bool>(),
+        token in prop::sample::select(vec![MetricsToken::None, MetricsToken::File("/t".into())]),
         level in prop::sample::select(vec![LevelFilter::OFF, LevelFilter::WARN, LevelFilter::TRACE]),
         format in prop::sample::select(vec![LogFormat::Text, LogFormat::Json]),
     ) -> Config {
@@ -357,10 +360,16 @@ prop_compose! {
             translators: vec![translator],
             control: Control {
                 socket: PathBuf::from(socket),
+                read_group: group,
                 timeout: Duration::from_millis(millis),
                 on_sigterm,
             },
-            metrics: Metrics { listen: vec![SocketAddr::from((v6(1), port))] },
+            metrics: Metrics {
+                listen: vec![SocketAddr::from((v6(1), port))],
+                certificate: tls.then(|| PathBuf::from("/etc/fordway/a.pem")),
+                key: tls.then(|| PathBuf::from("/etc/fordway/a.key")),
+                token_file: Some(token),
+            },
             log: Log { level, format },
             ..Config::default()
         }

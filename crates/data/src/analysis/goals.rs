@@ -164,7 +164,7 @@ fn measure(goal: &Goal, experiment: &Experiment, results: &Results) -> Option<Me
             });
             let one_processor = matches!(
                 goal.metric.load(),
-                Some(Load::Frames(_) | Load::Imix(_) | Load::NewFlows(_))
+                Some(Load::Frames(_) | Load::Imix(_) | Load::NewFlows(_) | Load::Recycled)
             );
             if let Some(ceiling) = ceiling.filter(|_| one_processor) {
                 let [own, base] = [own.median?, base.median?].map(|v| nanoseconds(v, ceiling));

@@ -130,6 +130,8 @@ pub enum Load {
     Rrul,
     /// New connections, whose first packets are timed at the box in the middle.
     Initiation,
+    /// New flows in tables whose entries were used before, parts of which are held; on a deployment of its own.
+    Recycled,
     /// Many sessions at once, on a deployment of their own.
     Hold,
     /// The start of the translator's process.

@@ -93,6 +93,18 @@ metrics! {
     NewUdpFlows: "new_udp_flows", "New UDP flows", "new UDP", "kflows/s", Sessions, Load::NewFlows(Transport::Udp);
     /// New TCP connections, thousands per second.
     NewTcpConnections: "new_tcp_connections", "New TCP connections", "new TCP", "kconnections/s", Sessions, Load::NewFlows(Transport::Tcp);
+    /// New UDP flows in a table whose entries were all used before, thousands per second.
+    RecycledUdpFlows: "new_udp_flows_recycled", "New UDP flows, recycled table", "new UDP, recycled", "kflows/s", Sessions, Load::Recycled;
+    /// The same while half of the table is held.
+    HalfHeldUdpFlows: "new_udp_flows_held_50", "New UDP flows, 50 % of the table held", "new UDP, 50 % held", "kflows/s", Sessions, Load::Recycled;
+    /// The same while nine tenths are held.
+    MostHeldUdpFlows: "new_udp_flows_held_90", "New UDP flows, 90 % of the table held", "new UDP, 90 % held", "kflows/s", Sessions, Load::Recycled;
+    /// New TCP connections in a table whose entries were all used before, thousands per second.
+    RecycledTcpConnections: "new_tcp_connections_recycled", "New TCP connections, recycled table", "new TCP, recycled", "kconnections/s", Sessions, Load::Recycled;
+    /// The same while half of the table is held.
+    HalfHeldTcpConnections: "new_tcp_connections_held_50", "New TCP connections, 50 % of the table held", "new TCP, 50 % held", "kconnections/s", Sessions, Load::Recycled;
+    /// The same while nine tenths are held.
+    MostHeldTcpConnections: "new_tcp_connections_held_90", "New TCP connections, 90 % of the table held", "new TCP, 90 % held", "kconnections/s", Sessions, Load::Recycled;
     /// Sessions that were opened and still carry data, thousands.
     SessionsHeld: "sessions_held", "Sessions held", "held", "thousand", Sessions, Load::Hold;
     /// Memory that a translator takes for one of them, octets.

@@ -54,6 +54,10 @@ pub struct Profile {
     #[serde(default = "new_flows")]
     #[schemars(range(min = 1))]
     pub new_flows: u32,
+    /// Sessions of a table that is recycled, and of which parts are held.
+    #[serde(default = "table_entries")]
+    #[schemars(range(min = 4096, max = 4_194_304))]
+    pub table_entries: u32,
     /// Seconds in which nothing moves before new flows and sessions under way count as lost.
     #[serde(default = "flow_patience_s")]
     #[schemars(range(min = 0.001, max = 60.0))]
@@ -236,6 +240,10 @@ fn begun() -> u32 {
 
 fn new_flows() -> u32 {
     262_144
+}
+
+fn table_entries() -> u32 {
+    524_288
 }
 
 fn held_sessions() -> u32 {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use fordway_config::Settings;
 
 #[derive(Debug, Args)]
@@ -54,6 +54,30 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct MeasureArgs {
+    /// The translator
+    pub(crate) name: String,
+    /// Whether to measure
+    pub(crate) switch: Switch,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReloadArgs {
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Write the plan as JSON
+    #[arg(long, requires = "dry_run")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct DownArgs {
     /// The translator
@@ -93,6 +117,18 @@ pub(crate) struct TraceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
+    /// Observe where the kernel spends time on the packets of this host
+    #[arg(long)]
+    pub(crate) path: bool,
+    /// With --path: observe for so long, in seconds
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 5,
+        requires = "path",
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    pub(crate) seconds: u64,
     /// Write the results as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,5 +1,6 @@
-//! `fordway bench`: how long the programs take for a packet.
+//! `fordway bench`: how long the programs take for a packet, and where the kernel spends time on traffic.
 
+mod path;
 mod surroundings;
 
 use std::fmt::Write;
@@ -36,6 +37,9 @@ struct Measured {
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     fordway_bpf::probe().map_err(|error| Failure::from(fordway_bpf::Error::from(error)))?;
+    if args.path {
+        return path::run(args.seconds, args.json);
+    }
     fordway_bpf::mount_bpffs().map_err(|error| Failure::from(fordway_bpf::Error::from(error)))?;
     let run_dir = tempdir()?;
     // On a thread of its own: this one's network namespace stays.

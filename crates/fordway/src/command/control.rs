@@ -2,16 +2,39 @@
 
 use std::collections::BTreeSet;
 
+use fordway_config::LevelFilter;
 use fordway_control::{Answer, Client, Request};
 use fordway_net::Manager;
 
-use crate::cli::{DownArgs, Global};
+use crate::cli::{DownArgs, Global, MeasureArgs, ReloadArgs, Switch};
 use crate::failure::Failure;
+use crate::report::Render;
 use crate::{output, pins};
 
-/// Has the daemon read its file again.
-pub(crate) fn reload(global: &Global) -> Result<(), Failure> {
-    tell(&Client::new(global.socket()), &Request::Reload {})
+/// Has the daemon read its file again, or say what that would do.
+pub(crate) fn reload(global: &Global, args: &ReloadArgs) -> Result<(), Failure> {
+    let client = Client::new(global.socket());
+    if !args.dry_run {
+        return tell(&client, &Request::Reload { dry_run: false });
+    }
+    let plan = client.reload_plan()?;
+    if args.json { output::print_json(&plan) } else { output::print(&plan.render()) }
+}
+
+/// Has the daemon write log lines of another least severity.
+pub(crate) fn log_level(global: &Global, level: LevelFilter) -> Result<(), Failure> {
+    tell(&Client::new(global.socket()), &Request::LogLevel { level: level.to_string() })
+}
+
+/// Has the daemon measure what a translator's kernel engine takes for packets, or not.
+pub(crate) fn measure(global: &Global, args: &MeasureArgs) -> Result<(), Failure> {
+    let on = matches!(args.switch, Switch::On);
+    let request = Request::Measure { name: args.name.clone(), on };
+    match Client::new(global.socket()).ask(&request)? {
+        Answer::Done(text) => output::print(&format!("{text}\n")),
+        Answer::Unknown => Err(Failure::failed(format!("no translator is called {}", args.name))
+            .hint("fordway status shows them")),
+    }
 }
 
 /// Has the daemon do something, and shows what it says.

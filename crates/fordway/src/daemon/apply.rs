@@ -7,6 +7,7 @@ pub(crate) mod kernel;
 pub(crate) mod no_checksum;
 pub(crate) mod prepared;
 pub(crate) mod privilege;
+pub(crate) mod rename;
 pub(crate) mod running;
 pub(crate) mod stateful;
 pub(crate) mod tracing;

@@ -11,16 +11,18 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::access::{Access, Guards};
 use super::encode;
 use crate::failure::Failure;
 use fordway_control::Stats;
@@ -33,6 +35,9 @@ const HEAD: Duration = Duration::from_secs(5);
 
 /// Time that a client may stay connected: for one request and its answer.
 const CONNECTION: Duration = Duration::from_secs(20);
+
+/// Time that the daemon has for an answer about its health.
+const HEALTH: Duration = Duration::from_secs(5);
 
 /// How long a snapshot of the counters is served before another is taken.
 const AGE: Duration = Duration::from_secs(1);
@@ -60,25 +65,32 @@ pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Failu
     bind().map_err(failed)
 }
 
-/// Serves clients for ever. `take` takes the counters.
-pub(crate) async fn serve<T>(listeners: Vec<std::net::TcpListener>, take: T)
-where
+/// Serves clients for ever. `take` takes the counters; `waits_for` asks the daemon what it waits for before it does all of
+/// its work.
+pub(crate) async fn serve<T, W>(
+    listeners: Vec<std::net::TcpListener>,
+    access: Access,
+    take: T,
+    waits_for: W,
+) where
     T: AsyncFn() -> std::io::Result<Stats> + 'static,
+    W: AsyncFn() -> std::io::Result<Vec<String>> + 'static,
 {
-    let snapshot = Rc::new(Snapshot::new(take));
+    let served = Rc::new(Served { access, snapshot: Snapshot::new(take), waits_for });
     let mut servers = tokio::task::JoinSet::new();
     for listener in listeners {
         match TcpListener::from_std(listener) {
-            Ok(listener) => drop(servers.spawn_local(accept(listener, Rc::clone(&snapshot)))),
+            Ok(listener) => drop(servers.spawn_local(accept(listener, Rc::clone(&served)))),
             Err(error) => warn!("metrics: {error}"),
         }
     }
     while servers.join_next().await.is_some() {}
 }
 
-async fn accept<T>(listener: TcpListener, snapshot: Rc<Snapshot<T>>)
+async fn accept<T, W>(listener: TcpListener, served: Rc<Served<T, W>>)
 where
     T: AsyncFn() -> std::io::Result<Stats> + 'static,
+    W: AsyncFn() -> std::io::Result<Vec<String>> + 'static,
 {
     let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
@@ -87,9 +99,9 @@ where
         };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let snapshot = Rc::clone(&snapshot);
+                let served = Rc::clone(&served);
                 tokio::task::spawn_local(async move {
-                    converse(stream, &snapshot).await;
+                    converse(stream, &served).await;
                     drop(permit);
                 });
             }
@@ -98,6 +110,23 @@ where
                 // Out of descriptors, most likely: give those who hold some time to end.
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
+        }
+    }
+}
+
+/// What clients are answered from.
+struct Served<T, W> {
+    access: Access,
+    snapshot: Snapshot<T>,
+    waits_for: W,
+}
+
+impl<T, W: AsyncFn() -> std::io::Result<Vec<String>>> Served<T, W> {
+    /// What the daemon waits for; an error if it does not answer.
+    async fn waits_for(&self) -> Result<Vec<String>, String> {
+        match tokio::time::timeout(HEALTH, (self.waits_for)()).await {
+            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Err(_) => Err("the daemon does not answer in time".to_owned()),
         }
     }
 }
@@ -128,13 +157,30 @@ impl<T: AsyncFn() -> std::io::Result<Stats>> Snapshot<T> {
     }
 }
 
-async fn converse<T>(stream: TcpStream, snapshot: &Rc<Snapshot<T>>)
+async fn converse<T, W>(stream: TcpStream, served: &Rc<Served<T, W>>)
 where
     T: AsyncFn() -> std::io::Result<Stats> + 'static,
+    W: AsyncFn() -> std::io::Result<Vec<String>> + 'static,
+{
+    let guards = served.access.now();
+    let Some(tls) = &guards.tls else { return exchange(stream, served, &guards).await };
+    match tokio::time::timeout(HEAD, tls.accept(stream)).await {
+        Ok(Ok(stream)) => exchange(stream, served, &guards).await,
+        Ok(Err(error)) => debug!("metrics: {error}"),
+        Err(_) => debug!("metrics: a client took too long for TLS"),
+    }
+}
+
+/// One request and its answer.
+async fn exchange<S, T, W>(stream: S, served: &Rc<Served<T, W>>, guards: &Arc<Guards>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+    T: AsyncFn() -> std::io::Result<Stats> + 'static,
+    W: AsyncFn() -> std::io::Result<Vec<String>> + 'static,
 {
     let service = service_fn(|request| {
-        let snapshot = Rc::clone(snapshot);
-        async move { Ok::<_, Infallible>(respond(&request, &snapshot).await) }
+        let (served, guards) = (Rc::clone(served), Arc::clone(guards));
+        async move { Ok::<_, Infallible>(respond(&request, &served, &guards).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -148,34 +194,62 @@ where
     }
 }
 
-async fn respond<T>(request: &Request<Incoming>, snapshot: &Snapshot<T>) -> Response<Full<Bytes>>
+async fn respond<T, W>(
+    request: &Request<Incoming>,
+    served: &Served<T, W>,
+    guards: &Guards,
+) -> Response<Full<Bytes>>
 where
     T: AsyncFn() -> std::io::Result<Stats>,
+    W: AsyncFn() -> std::io::Result<Vec<String>>,
 {
+    let is_allowed = guards.allow(request.headers());
     let (status, kind, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/metrics") => match snapshot.text().await {
+        (&Method::GET | &Method::HEAD, "/metrics") if !is_allowed => (
+            StatusCode::UNAUTHORIZED,
+            PLAIN,
+            Bytes::from("Show the token of [metrics] token_file\n"),
+        ),
+        (&Method::GET | &Method::HEAD, "/metrics") => match served.snapshot.text().await {
             Ok(text) => (StatusCode::OK, OPENMETRICS, text),
             Err(failure) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, failure.line().into()),
         },
-        (&Method::GET | &Method::HEAD, "/") => {
-            (StatusCode::OK, PLAIN, Bytes::from("The counters of fordway are at /metrics\n"))
+        (&Method::GET | &Method::HEAD, path @ ("/healthz" | "/readyz")) => {
+            let (status, text) = health(path, served.waits_for().await);
+            // Names of translators are for those who may read.
+            let text = if is_allowed || status.is_success() { text } else { format!("{status}\n") };
+            (status, PLAIN, text.into())
         }
-        (&Method::GET | &Method::HEAD, _) => {
-            (StatusCode::NOT_FOUND, PLAIN, Bytes::from("The counters are at /metrics\n"))
-        }
+        (&Method::GET | &Method::HEAD, "/") => (StatusCode::OK, PLAIN, Bytes::from(PATHS)),
+        (&Method::GET | &Method::HEAD, _) => (StatusCode::NOT_FOUND, PLAIN, Bytes::from(PATHS)),
         _ => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, Bytes::from("Only GET is understood\n")),
     };
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"fordway\""));
+    }
     if status == StatusCode::METHOD_NOT_ALLOWED {
-        headers.insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
     response
 }
 
+/// The answer of a path about the daemon's health. It is alive if it answers, and ready if it waits for nothing.
+fn health(path: &str, waits_for: Result<Vec<String>, String>) -> (StatusCode, String) {
+    match waits_for {
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+        Ok(_) if path == "/healthz" => (StatusCode::OK, "alive\n".to_owned()),
+        Ok(waits_for) if waits_for.is_empty() => (StatusCode::OK, "ready\n".to_owned()),
+        Ok(waits_for) => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", waits_for.join("\n"))),
+    }
+}
+
 const PLAIN: &str = "text/plain; charset=utf-8";
+
+const PATHS: &str = "fordway: counters at /metrics, health at /healthz and /readyz\n";
 
 #[cfg(test)]
 mod tests {
@@ -218,6 +292,38 @@ mod tests {
             assert_eq!(taken.get(), 2);
         };
         tokio::task::LocalSet::new().run_until(all).await;
+    }
+
+    /// A daemon that does not answer is neither alive nor ready; one that waits is alive.
+    #[tokio::test(start_paused = true)]
+    async fn health_is_what_the_daemon_answers() {
+        async fn of(
+            served: &Served<(), impl AsyncFn() -> std::io::Result<Vec<String>>>,
+        ) -> [String; 2] {
+            let mut answers = Vec::new();
+            for path in ["/healthz", "/readyz"] {
+                let (status, text) = health(path, served.waits_for().await);
+                answers.push(format!("{} {}", status.as_u16(), text.trim_end()));
+            }
+            answers.try_into().unwrap()
+        }
+        fn served<W>(waits_for: W) -> Served<(), W>
+        where
+            W: AsyncFn() -> std::io::Result<Vec<String>>,
+        {
+            let snapshot = Snapshot { take: (), latest: Mutex::new(None) };
+            Served { access: Access::default(), snapshot, waits_for }
+        }
+        let ready = served(async || Ok(Vec::new()));
+        assert_eq!(of(&ready).await, ["200 alive", "200 ready"]);
+        let waits = || vec!["clat0: no prefix".to_owned(), "clat1: no uplink".to_owned()];
+        let waiting = served(async || Ok(waits()));
+        let both = "503 clat0: no prefix\nclat1: no uplink";
+        assert_eq!(of(&waiting).await, ["200 alive", both]);
+        // Time is paused: the limit is reached at once.
+        let stuck = served(async || std::future::pending().await);
+        let late = "503 the daemon does not answer in time";
+        assert_eq!(of(&stuck).await, [late, late]);
     }
 
     /// What could not be taken is not kept.

@@ -286,10 +286,13 @@ fn status_finds_the_service_and_what_changes_something_does_not() {
         assert!(!good && text.contains("control.sock"), "{arguments}: {text}");
     }
     assert!(!said("down clat0").0);
-    // A daemon at the usual place comes first.
+    // A daemon at the usual place comes first: status shows both, counters are those of the first.
     let usual = "siit --engine user --pool6 2001:db8:66::/96 --eam 192.0.2.2=2001:db8:6::2";
     let other = Daemon::start(&run, &net.client, usual);
     let (good, text) = said("status");
+    let place = |name: &str| text.find(name).unwrap_or_else(|| panic!("{name}: {text}"));
+    assert!(good && place("siit0") < place("clat0"), "{text}");
+    let (good, text) = said("stats");
     assert!(good && text.contains("siit0") && !text.contains("clat0"), "{text}");
     other.stop();
     service.stop();

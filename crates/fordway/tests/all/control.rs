@@ -157,9 +157,13 @@ fn counters_are_told_in_every_form() {
         .sum();
     assert_eq!(carried, 4);
 
-    for (request, status) in
-        [("GET /else HTTP/1.1", "404"), ("POST /metrics HTTP/1.1", "405"), ("nonsense", "400")]
-    {
+    for (request, status, end) in [
+        ("GET /else HTTP/1.1", "404", ""),
+        ("POST /metrics HTTP/1.1", "405", ""),
+        ("GET /healthz HTTP/1.1", "200", "alive\n"),
+        ("GET /readyz HTTP/1.1", "200", "ready\n"),
+        ("nonsense", "400", ""),
+    ] {
         let reply = net.gateway.inside(|| {
             let mut stream = TcpStream::connect("[::1]:9464").unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -170,6 +174,7 @@ fn counters_are_told_in_every_form() {
             reply
         });
         assert!(reply.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {reply}");
+        assert!(reply.ends_with(end), "{request}: {reply}");
     }
     daemon.stop();
 }

@@ -58,6 +58,7 @@ fn every_key_is_documented() {
                    [[proxy]]\nname = 'a'\nlisten = ['::1']\nca = '/ca'\ncertificate = '/c'\nkey = '/k'\n\
                    [[proxy.rule]]\nclient = ['::/1']\nto = ['a.example']\nports = [1]\naction = 'allow'\n\
                    [[proxy]]\nname = 'b'\nmode = 'reverse'\nlisten = ['::1']\nupstream = ['192.0.2.1']\n\
+                   [control]\nread_group = 'fordway'\n[metrics]\ntoken_file = '/t'\n\
                    [dstm_server]\nlisten = ['::1']\npool = ['192.0.2.64/28']\ntep_address = '2001:db8:2::1'\n\
                    tep_control = '2001:db8:2::2'\ntep_key_file = '/k'\n\
                    [[dstm_server.client]]\nid = 'a'\nkey_file = '/k'\nv4 = '192.0.2.65'\n\
@@ -145,6 +146,8 @@ fn the_systemd_unit_is_sound() {
     let unit = std::fs::read_to_string(root().join("packaging/fordway.service")).unwrap();
     for line in [
         "Type=notify",
+        "User=fordway",
+        "AmbientCapabilities=CAP_NET_ADMIN CAP_BPF CAP_PERFMON CAP_NET_BIND_SERVICE CAP_NET_RAW",
         "CapabilityBoundingSet=CAP_NET_ADMIN CAP_BPF CAP_PERFMON CAP_NET_BIND_SERVICE CAP_NET_RAW",
         "NoNewPrivileges=yes",
     ] {
@@ -168,6 +171,11 @@ fn systemd_finds_no_fault_with_the_units() {
         let output = Command::new("systemd-analyze").arg("verify").arg(&path).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && !errors.contains(name), "{errors}");
+        // An exposure level of 2.0 at most.
+        let mut security = Command::new("systemd-analyze");
+        security.args(["security", "--no-pager", "--offline=yes", "--threshold=20"]).arg(&path);
+        let output = security.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }
 

@@ -63,7 +63,7 @@ fn a_socket_of_another_program_survives_and_one_of_the_dead_does_not() {
     // Nobody listens any more: what stops this one is that its metrics have no address to be at.
     let file = dir.path().join("fordway.toml");
     let text = "[[translator]]\nname = 'siit0'\nmode = 'siit'\npool6 = ['2001:db8:46::/96']\n\
-                manage = false\n[metrics]\nlisten = ['192.0.2.1:9464']\n";
+                manage = false\n[metrics]\nlisten = ['192.0.2.1:9464']\ntoken_file = 'none'\n";
     std::fs::write(&file, text).unwrap();
     let (file, socket) = (file.to_str().unwrap(), socket.to_str().unwrap());
     let refused = said(fordway(&["run", "-c", file, "--socket", socket]).output().unwrap());

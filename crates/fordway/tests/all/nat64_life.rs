@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fordway_testhost::{can_use_tun, poll};
+use serde_json::Value;
 
 use crate::common::connection::Connection;
 use crate::common::daemon::{Daemon, RunDir, count, dropped};
@@ -92,6 +93,16 @@ fn sessions_that_fit_stay_and_others_end() {
         let (address, port) = (one.peer.ip(), one.peer.port());
         let other = if address.to_string() == "192.0.2.1" { "192.0.2.2" } else { "192.0.2.1" };
         write(&file, engine, &format!("pool4 = ['{other}']\n"));
+        let (done, plan) = says(&run, &net.gateway, "reload --dry-run --json");
+        assert!(done, "{plan}");
+        let plan: Value = serde_json::from_str(&plan).unwrap();
+        let [change] = &plan["changes"].as_array().unwrap()[..] else { panic!("{plan}") };
+        assert_eq!((&change["name"], &change["action"]), (&"nat64".into(), &"changed".into()));
+        assert!(change["keys"].as_array().unwrap().contains(&"pool4".into()), "{plan}");
+        let (all, ending) = (count(change, "sessions"), count(change, "ended"));
+        assert!(ending > 0 && all >= ending, "{plan}");
+        one.check();
+        assert_eq!(ended(), of_forward, "nothing has ended so far");
         let (done, said) = reload();
         assert!(done && said.contains("do not fit any more: "), "{said}");
         assert!(ended() > of_forward, "{engine}");

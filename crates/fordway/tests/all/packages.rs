@@ -40,12 +40,14 @@ fn each_file_that_is_installed_is_in_one_package() {
     let (programs, tree) = (dir.path().join("programs"), dir.path().join("tree"));
     std::fs::create_dir(&programs).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fordway"), programs.join("fordway")).unwrap();
-    // The lab's program is another crate's.
+    // The other programs are other crates'.
     let lab =
         "#!/bin/sh\n[ \"$1\" != man ] || touch \"$2/fordway-lab.1\" \"$2/fordway-lab-run.1\"\n";
-    std::fs::write(programs.join("fordway-lab"), lab).unwrap();
     let executable = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(programs.join("fordway-lab"), executable).unwrap();
+    for (name, text) in [("fordway-lab", lab), ("fordway-cni", "#!/bin/sh\n")] {
+        std::fs::write(programs.join(name), text).unwrap();
+        std::fs::set_permissions(programs.join(name), executable.clone()).unwrap();
+    }
     let make = Command::new("make")
         .args(["--silent", "install-files", "PREFIX=/usr", "STRIP=:"])
         .arg(format!("PROGRAMS={}", programs.display()))
@@ -70,8 +72,8 @@ fn each_file_that_is_installed_is_in_one_package() {
     }
     assert!(homes.len() > 80, "{}", homes.len());
     for (path, packages) in &homes {
-        let lab = path.contains("fordway-lab");
-        let expected = if lab { "fordway-lab" } else { "fordway" };
+        let others = ["fordway-lab", "fordway-cni"];
+        let expected = others.into_iter().find(|name| path.contains(name)).unwrap_or("fordway");
         assert_eq!(packages, &[expected], "{path}");
     }
 }

@@ -141,6 +141,48 @@ fn an_error_changes_nothing_and_is_told_with_its_place() {
 }
 
 #[test]
+fn a_dry_run_tells_what_a_reload_would_do_and_does_nothing() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (border(), RunDir::new());
+    let file = run.path().join("gateway.toml");
+    write(&file, "auto", ONE);
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
+    let running = snapshot(&net.gateway);
+    let dry_run = || {
+        let output = run.output(&net.gateway, "reload --dry-run");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    assert_eq!(dry_run(), (Some(0), "unchanged: 1\n".to_owned()));
+    let services = "[[advertise]]\ndevice = 'g6'\nprefix = ['2001:db8:6::/64']\n";
+    write(&file, "auto", &format!("{TWO}{SECOND}{services}"));
+    let plan = "added    siit1\n\
+                changed  siit0                 eam, hairpin\n\
+                added    advertisements on g6\n\
+                unchanged: 0\n";
+    let (code, said) = dry_run();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(said, plan);
+    std::fs::write(&file, SECOND).unwrap();
+    let plan = "added    siit1\nremoved  siit0\nunchanged: 0\n";
+    assert_eq!(dry_run(), (Some(0), plan.to_owned()));
+    for (more, code, expected) in [
+        ("queues = 1\n", 2, "gateway.toml:7"),
+        (&format!("{TWO}attach = 'xdp'\ndevices = ['g4']\n"), 1, "attach, devices can't change"),
+    ] {
+        write(&file, "auto", more);
+        let (status, said) = dry_run();
+        assert!(status == Some(code) && said.contains(expected), "{status:?} {said}");
+    }
+    assert_same(&snapshot(&net.gateway), &running);
+    assert_eq!(daemon.status()["translators"].as_array().unwrap().len(), 1);
+    assert!(!daemon.log().contains("another configuration"), "{}", daemon.log());
+    daemon.stop();
+}
+
+#[test]
 fn what_was_set_at_the_start_outlives_a_reload() {
     if !can_use_tun() {
         return;

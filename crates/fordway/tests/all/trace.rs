@@ -139,3 +139,46 @@ fn programs_are_measured_without_traffic() {
         assert!(["interface", "uplink", "xdp"].contains(&result["program"].as_str().unwrap()));
     }
 }
+
+#[test]
+fn the_way_through_the_kernel_is_observed() {
+    if !can_test_kernel() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    let daemon =
+        Daemon::start(&run, &net.client, &format!("clat --pref64 {PREF64} --engine kernel"));
+    let mut command = run.command(&net.client, "bench --path --seconds 2 --json");
+    let mut observer = Process::start(command.stdout(Stdio::piped()));
+    let mut pings = 0;
+    while observer.0.try_wait().unwrap().is_none() {
+        net.client.run(&format!("ping -n -c 1 -W 30 {SERVER_V4}"));
+        pings += 1;
+    }
+    assert!(pings > 0 && observer.wait().success());
+    let seen: Value = serde_json::from_reader(observer.0.stdout.take().unwrap()).unwrap();
+    assert!(seen["seconds"].as_f64().unwrap() >= 2.0, "{seen}");
+    let processors = seen["processors"].as_array().unwrap();
+    assert!(processors.iter().any(|it| it["busy"].as_f64().unwrap() > 0.0), "{seen}");
+    let sum = |tracepoint: &str, what: &str| -> u64 {
+        let steps = seen["steps"].as_array().unwrap();
+        let found = steps.iter().find(|it| it["tracepoint"] == tracepoint).unwrap();
+        assert_eq!(found["observed"], true, "{found}");
+        found["processors"].as_array().unwrap().iter().map(|it| it[what].as_u64().unwrap()).sum()
+    };
+    // An echo request is sent as IPv4, translated, sent as IPv6, and received; its answer comes back the same way.
+    for tracepoint in ["netif_receive_skb", "net_dev_queue", "net_dev_start_xmit"] {
+        assert!(sum(tracepoint, "calls") >= 2, "{tracepoint}: {seen}");
+        assert!(sum(tracepoint, "octets") >= 2 * 84, "{tracepoint}: {seen}");
+    }
+    assert!(sum("softirq_entry", "calls") >= 1 && sum("softirq_entry", "ns") > 0, "{seen}");
+    let functions = seen["functions"].as_array().unwrap();
+    let samples: u64 = functions.iter().map(|it| it["samples"].as_u64().unwrap()).sum();
+    assert!(samples > 0 && functions.iter().any(|it| it["function"] == "user space"), "{seen}");
+    // The program of this daemon ran for these pings alone.
+    let own = programs(&daemon);
+    let runs = seen["programs"].as_array().unwrap().iter().filter(|it| own.contains(&it["id"]));
+    let runs: u64 = runs.map(|it| it["runs"].as_u64().unwrap()).sum();
+    assert!(runs >= 1, "{own:?}, {pings} pings: {seen}");
+    daemon.stop();
+}

@@ -46,7 +46,7 @@ impl Mechanism for There {
             arm: bare(&self.arm),
             spec: bare(context.spec),
             name: context.name.to_owned(),
-            sessions: context.sessions,
+            sessions: context.room.sessions,
             pin: context.backend.pin().cloned(),
         }));
         let Placed { handle, config, argv } = self.host.ask(order)?;

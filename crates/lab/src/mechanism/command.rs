@@ -50,7 +50,7 @@ impl Fill<'_> {
         filled(text, |name| match name {
             "dir" => Some(self.folder.clone()),
             "name" => Some(self.context.name.to_owned()),
-            "sessions" => Some(self.context.sessions.to_string()),
+            "sessions" => Some(self.context.room.sessions.to_string()),
             "threads" => {
                 // As many as it may use.
                 let all = Placement::of(Some(0), self.context.backend.pin()).threads;

@@ -16,7 +16,7 @@ use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::Value;
 
 use super::dns::Role;
-use super::{Availability, Context, Counted, Deployed, Mechanism, Memory, Start, run_dir};
+use super::{Availability, Context, Counted, Deployed, Mechanism, Memory, Room, Start, run_dir};
 use crate::backend::Place;
 use crate::error::{LabError, Result};
 use crate::host::memory;
@@ -51,7 +51,7 @@ impl Fordway {
         let program = self.program.as_ref()?.display().to_string();
         let run_dir = run_dir(context).display().to_string();
         let mut argv = vec![program];
-        argv.extend(options(context.spec, context.sessions, context.network.pref64));
+        argv.extend(options(context.spec, context.room, context.network.pref64));
         argv.extend(["--run-dir".to_owned(), run_dir]);
         Some(argv)
     }
@@ -136,8 +136,8 @@ fn knows(program: &Path, command: &str) -> bool {
     run_str(&[&program, command, "--help"]).is_ok_and(|out| out.status.success())
 }
 
-/// The subcommand and its options; a stateful gateway has room for so many sessions.
-fn options(spec: &MechanismSpec, sessions: u32, pref64: &str) -> Vec<String> {
+/// The subcommand and its options; a stateful gateway has so much room for sessions.
+fn options(spec: &MechanismSpec, room: Room, pref64: &str) -> Vec<String> {
     match spec.kind {
         Kind::Nat44 => return nat44::options(),
         Kind::DualStack => {
@@ -178,8 +178,8 @@ fn options(spec: &MechanismSpec, sessions: u32, pref64: &str) -> Vec<String> {
         _ => {}
     }
     let stateful = match spec.kind {
-        Kind::Nat64 => nat64::options(sessions, &spec.alg),
-        Kind::NatPt => nat64::historic(sessions, &spec.alg),
+        Kind::Nat64 => nat64::options(room, &spec.alg),
+        Kind::NatPt => nat64::historic(room, &spec.alg),
         _ => Vec::new(),
     };
     stateful.into_iter().chain(argv.into_iter().map(str::to_owned)).collect()
@@ -397,7 +397,7 @@ mod tests {
                 m.implementation == "fordway" && !whole && listed(m.kind).is_none()
             };
             for arm in experiment.mechanisms.iter().filter(translates) {
-                let argv = options(arm, 1000, "64:ff9b::/96").join(" ");
+                let argv = options(arm, Room::of(1000), "64:ff9b::/96").join(" ");
                 let engine = arm.engine.as_deref().expect("an arm says which engine it is about");
                 assert!(argv.contains(&format!("--engine {engine}")), "{argv}");
                 match arm.attach.as_deref() {

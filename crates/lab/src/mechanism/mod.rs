@@ -74,8 +74,24 @@ pub(crate) struct Context<'a> {
     pub(crate) name: &'a str,
     /// Folder for logs.
     pub(crate) logs: &'a Path,
-    /// Sessions that it must have room for, when it keeps any.
+    /// What it must have room for, when it keeps sessions.
+    pub(crate) room: Room,
+}
+
+/// How large a mechanism's tables are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Sessions.
     pub(crate) sessions: u32,
+    /// No more than these; and UDP sessions, and TCP sessions that are closed, live for a second.
+    pub(crate) recycles: bool,
+}
+
+impl Room {
+    /// Room for so many sessions, which live as long as they do by default.
+    pub(crate) fn of(sessions: u32) -> Self {
+        Self { sessions, recycles: false }
+    }
 }
 
 /// A mechanism on another host. Dropping it ends it.

@@ -13,6 +13,19 @@ use crate::process::{find_program, run_str};
 const TABLE: &str = "fordway-lab-nat44";
 const COUNTER: &str = "connections";
 
+/// Sessions of UDP and closed TCP sessions live for a second.
+const SHORT: [&str; 9] = [
+    "net.netfilter.nf_conntrack_udp_timeout=1",
+    "net.netfilter.nf_conntrack_udp_timeout_stream=1",
+    "net.netfilter.nf_conntrack_tcp_timeout_syn_sent=1",
+    "net.netfilter.nf_conntrack_tcp_timeout_syn_recv=1",
+    "net.netfilter.nf_conntrack_tcp_timeout_fin_wait=1",
+    "net.netfilter.nf_conntrack_tcp_timeout_close_wait=1",
+    "net.netfilter.nf_conntrack_tcp_timeout_last_ack=1",
+    "net.netfilter.nf_conntrack_tcp_timeout_time_wait=1",
+    "net.netfilter.nf_conntrack_tcp_timeout_close=1",
+];
+
 /// The `nft` program and the kernel's connection tracking.
 pub(super) struct Nftables;
 
@@ -84,6 +97,11 @@ impl Mechanism for Nftables {
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
         let host = context.network.host.as_ref().ok_or_else(|| super::no_middle(context.spec))?;
         let config = masquerade(context.backend, host, context.name)?;
+        if context.room.recycles {
+            let mut argv = vec!["sysctl", "-qw"];
+            argv.extend(SHORT);
+            must(context.backend, host, &argv)?;
+        }
         let reader = reader(context.backend, host);
         let argv = ["nft", "-f", "-"].map(str::to_owned).into();
         Ok(Deployed { config, argv, reader, ..Deployed::default() })

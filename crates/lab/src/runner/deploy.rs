@@ -11,7 +11,7 @@ use super::{FEW_SESSIONS, Runner};
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
 use crate::load::dns::{self, Authority};
-use crate::mechanism::{self, Context, Deployed};
+use crate::mechanism::{self, Context, Deployed, Room};
 use crate::probe::gate;
 use crate::process;
 use crate::state::Guard;
@@ -51,16 +51,16 @@ impl Live {
 }
 
 impl Runner {
-    /// Builds the network, puts the mechanism on it with room for so many sessions, and waits until a
+    /// Builds the network, puts the mechanism on it with so much room for sessions, and waits until a
     /// ping passes.
     pub(super) fn deploy(
         &mut self,
         guard: &Guard,
         arm: &MechanismSpec,
-        sessions: u32,
+        room: Room,
     ) -> Result<Live> {
         let mut live = self.bare(guard, arm)?;
-        self.start(&mut live, arm, sessions)?;
+        self.start(&mut live, arm, room)?;
         let Live { network, deployed, resolver, .. } = &mut live;
         let asked = resolver.is_some() || arm.kind == Kind::Dns64;
         let mut gone = || deployed.gone() || resolver.as_mut().is_some_and(Deployed::gone);
@@ -97,7 +97,7 @@ impl Runner {
 
     /// Starts everything of an arm: who answers for the tester's zone, where anybody asks; the mechanism; and
     /// its name server.
-    pub(super) fn start(&self, live: &mut Live, arm: &MechanismSpec, sessions: u32) -> Result<()> {
+    pub(super) fn start(&self, live: &mut Live, arm: &MechanismSpec, room: Room) -> Result<()> {
         let name = live.name.trim_end_matches('-');
         // Its name server is a deployment of its own, maybe by the same program.
         let alone = MechanismSpec { resolver: None, ..arm.clone() };
@@ -108,7 +108,7 @@ impl Runner {
             spec: &alone,
             name,
             logs: &self.raw,
-            sessions,
+            room,
         };
         let named = self.names() || self.experiment.matrix;
         let resolver = mechanism::as_resolver(arm).filter(|_| named);
@@ -163,7 +163,7 @@ impl Runner {
         let mut runner = Self::new(experiment, &guard.folder(), fordway, None)?;
         for name in arms {
             let arm = runner.arm(name)?;
-            match runner.deploy(&guard, &arm, FEW_SESSIONS) {
+            match runner.deploy(&guard, &arm, Room::of(FEW_SESSIONS)) {
                 Ok(_) => {}
                 Err(error) if error.ends_the_run() => return Err(error),
                 Err(LabError::NotReady { why, .. }) => drop(refused.insert(name.clone(), why)),

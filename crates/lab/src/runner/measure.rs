@@ -7,7 +7,7 @@ use fordway_data::trial::{Trial, hash};
 use super::{Guard, Live, Runner, absorb};
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
-use crate::mechanism::{Context, Mechanism};
+use crate::mechanism::{Context, Mechanism, Room};
 use crate::probe::gate;
 use crate::process;
 use crate::trials::{self, Lack, Measured, Values};
@@ -140,7 +140,7 @@ impl Runner {
             spec: arm,
             name: name.trim_end_matches('-'),
             logs: &self.raw,
-            sessions: super::FEW_SESSIONS,
+            room: Room::of(super::FEW_SESSIONS),
         };
         let mechanism = self.mechanism(arm)?;
         let Some(start) = mechanism.start(context) else {
@@ -172,7 +172,7 @@ impl Runner {
         t: &mut Trial,
     ) -> Result<()> {
         let mut live = self.bare(guard, arm)?;
-        self.start(&mut live, arm, super::FEW_SESSIONS)?;
+        self.start(&mut live, arm, Room::of(super::FEW_SESSIONS))?;
         let mechanism = self.mechanism(arm)?;
         // Its parts say when they are ready: a ping would be the first packet.
         t.engine =

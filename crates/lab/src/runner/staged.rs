@@ -8,6 +8,7 @@ use super::deploy::Live;
 use super::{FEW_SESSIONS, Guard, Runner};
 use crate::backend::Backend;
 use crate::error::Result;
+use crate::mechanism::Room;
 use crate::topology::Network;
 
 /// A deployed arm. Fields drop in this order: the network before what notes it.
@@ -27,7 +28,7 @@ impl Staged {
         let arm = experiment.mechanism(arm)?.clone();
         let guard = Guard::new(Path::new("(monitor)"))?;
         let mut runner = Runner::new(experiment, &guard.folder(), fordway, None)?;
-        let live = runner.deploy(&guard, &arm, FEW_SESSIONS)?;
+        let live = runner.deploy(&guard, &arm, Room::of(FEW_SESSIONS))?;
         Ok(Self { live, runner, label: arm.label, _guard: guard })
     }
 

@@ -153,16 +153,8 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
     if crate::state::is_root() {
         let frame = |m: Metric| {
             let load = m.load();
-            matches!(
-                load,
-                Some(
-                    Load::Frames(_)
-                        | Load::Pairs(_)
-                        | Load::Imix(_)
-                        | Load::NewFlows(_)
-                        | Load::Hold
-                )
-            )
+            let flows = matches!(load, Some(Load::NewFlows(_) | Load::Recycled | Load::Hold));
+            flows || matches!(load, Some(Load::Frames(_) | Load::Pairs(_) | Load::Imix(_)))
         };
         check(&frame, &|| frames::supported().err());
     }

@@ -100,12 +100,12 @@ pub(super) fn hold(
 }
 
 /// Seconds after which a phase over so many flows is given up.
-fn limit(flows: u32) -> f64 {
+pub(super) fn limit(flows: u32) -> f64 {
     10.0 + f64::from(flows) / SLOWEST
 }
 
 /// What a phase says goes into the trial.
-fn note(trial: &mut Trial, passed: &Passed) {
+pub(super) fn note(trial: &mut Trial, passed: &Passed) {
     trial.sent = Some(passed.sent);
     trial.arrived = Some(passed.done);
     trial.sender_processor = Some(passed.processor_busy);

@@ -27,7 +27,8 @@ fn goals_of(arms: &[&str], metrics: &[&str]) -> BTreeSet<String> {
     goals().into_iter().filter(is_there).map(name).collect()
 }
 
-/// Runs an experiment with goals of these arms. Each has a number or the reason why it has none, and each arm runs what it is named after.
+/// Runs an experiment with goals of these arms. Each has a number or the reason why it has none, and each arm runs what it is
+/// named after.
 fn judged(experiment: &str, arms: &[&str], metrics: &[&str]) -> Option<(Bench, Folder)> {
     if !can_run() || !has("fordway", "clat") {
         return None;
@@ -250,6 +251,34 @@ fn new_flows_and_held_sessions_are_measured_and_the_machine_is_as_it_was() {
     let results = run.results();
     let gate = results["gate"]["nat44"].as_array().expect("checks");
     assert!(!gate.is_empty() && gate.iter().all(|check| check["ok"] == true), "{gate:?}");
+}
+
+#[test]
+fn tables_are_recycled_and_held() {
+    let has_both = has("nftables", "nat44") && has("fordway", "nat64");
+    if !can_run() || !has_both || !can_measure("new_udp_flows_recycled") {
+        return;
+    }
+    let metrics = [
+        "new_udp_flows_recycled",
+        "new_udp_flows_held_50",
+        "new_udp_flows_held_90",
+        "new_tcp_connections_recycled",
+        "new_tcp_connections_held_50",
+        "new_tcp_connections_held_90",
+    ];
+    let arms = ["nat44", "nat64-fordway-xdp"];
+    let sizes = "table_entries = 8192\nflow_patience_s = 10.0\n";
+    let bench = Bench::new();
+    let run = bench.run("run", &small("tables", &arms, &metrics, sizes), &[]);
+    for (metric, arm) in metrics.iter().flat_map(|metric| arms.map(|arm| (metric, arm))) {
+        let trial = run.trial(arm, metric);
+        assert!(trial["value"].as_f64().is_some_and(|rate| rate > 0.0), "{trial}\n{}", run.errors);
+    }
+    let results = run.results();
+    let goals = results["goals"].as_array().expect("goals");
+    assert_eq!(goals.len(), metrics.len());
+    assert!(goals.iter().all(|goal| goal["measured"].is_number()), "{goals:?}");
 }
 
 #[test]

@@ -381,6 +381,7 @@ fn read_commands_print_json() {
         "pairs",
         "imix",
         "small-packets",
+        "tables",
         "tcp-load",
     ];
     assert_eq!(names, expected);

@@ -1,6 +1,6 @@
 //! Lists of changes: what is missing is made, with the ledger written once before and, if need be, once after.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::change::Change;
 use super::effect;
@@ -23,6 +23,15 @@ pub struct Reconciled {
     pub failed: Vec<(Change, Error)>,
     /// What was not in the list.
     pub taken_back: Report,
+}
+
+/// What its owner has made, by the ledger.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// It is looked at, and made again if it is not in force.
+    Checked,
+    /// It counts as in force.
+    Trusted,
 }
 
 /// What has to be done for a change that is in the ledger.
@@ -54,7 +63,8 @@ impl Manager {
     /// [`Error::Conflict`] if another owner needs it otherwise; the errors of the operation itself, with nothing
     /// changed; [`Error::File`]; [`Error::OtherNamespace`].
     pub fn apply(&mut self, change: &Change) -> Result<Applied> {
-        let applied = self.pass(&[change.normalised()], &mut |_, error| Err(error))?;
+        let one = [change.normalised()];
+        let applied = self.pass(&one, Known::Checked, &mut |_, error| Err(error))?;
         Ok(applied[0])
     }
 
@@ -67,6 +77,19 @@ impl Manager {
         self.apply_list(changes, &mut |_, error| Err(error))
     }
 
+    /// As [`Manager::apply_all`], in haste: [`Manager::reconcile`] has to follow. What this owner has made before is not
+    /// looked at, nor what one change has undone of another; and the ledger is brought to disk later. It is with the
+    /// kernel: the end of this process loses nothing of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Manager::apply_all`].
+    pub fn apply_once(&mut self, changes: &[Change]) -> Result<Vec<Applied>> {
+        let changes: Vec<Change> = changes.iter().map(Change::normalised).collect();
+        self.unsynced = true;
+        self.pass(&changes, Known::Trusted, &mut |_, error| Err(error))
+    }
+
     /// Makes the host as `wanted` says, as far as this owner is concerned: what is missing is made, in this order,
     /// and whatever else this owner has made, in this or an earlier life, is undone. What can't be made keeps
     /// nothing else from being made.
@@ -75,6 +98,7 @@ impl Manager {
     ///
     /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`].
     pub fn reconcile(&mut self, wanted: &[Change]) -> Result<Reconciled> {
+        self.sync()?;
         let mut done = self.make(wanted)?;
         let keys: BTreeSet<String> = wanted.iter().map(|it| it.normalised().key()).collect();
         done.taken_back = self.take_back(|entry| !keys.contains(&entry.change.key()))?;
@@ -133,7 +157,7 @@ impl Manager {
         let changes: Vec<Change> = changes.iter().map(Change::normalised).collect();
         let mut all = vec![Applied::Present; changes.len()];
         for pass in 0..PASSES {
-            let applied = self.pass(&changes, failed)?;
+            let applied = self.pass(&changes, Known::Checked, failed)?;
             let is_done = !applied.contains(&Applied::Made);
             for (known, now) in all.iter_mut().zip(applied) {
                 if pass == 0 || now == Applied::Made {
@@ -152,6 +176,7 @@ impl Manager {
     fn pass(
         &mut self,
         changes: &[Change],
+        known: Known,
         failed: &mut dyn FnMut(&Change, Error) -> Result<()>,
     ) -> Result<Vec<Applied>> {
         let (_guard, mut ledger) = self.ledger()?;
@@ -160,7 +185,7 @@ impl Manager {
         while !rest.is_empty() {
             let (now, later) = rest.split_at(until_twice(rest));
             rest = later;
-            all.extend(self.pass_once(&mut ledger, now, failed)?);
+            all.extend(self.pass_once(&mut ledger, now, known, failed)?);
         }
         Ok(all)
     }
@@ -170,13 +195,15 @@ impl Manager {
         &mut self,
         ledger: &mut Ledger,
         changes: &[Change],
+        known: Known,
         failed: &mut dyn FnMut(&Change, Error) -> Result<()>,
     ) -> Result<Vec<Applied>> {
         let (mut all, mut steps) = (Vec::new(), Vec::new());
         let mut view = View::new(&mut self.netlink);
         let mut dirty = ledger.rename(&mut view)?;
         for change in changes {
-            match plan(&self.owner, ledger, &mut view, change, &mut dirty) {
+            let whose = (self.owner.as_str(), &self.yielding);
+            match plan(whose, ledger, &mut view, change, known, &mut dirty) {
                 Ok((applied, step)) => {
                     all.push(applied);
                     steps.extend(step);
@@ -244,12 +271,16 @@ impl Manager {
     }
 }
 
+/// An owner, and those from whom it takes over.
+type Whose<'a> = (&'a str, &'a BTreeMap<String, BTreeSet<String>>);
+
 /// What has to be done for one change, which the ledger has afterwards, and what will have come of it.
 fn plan(
-    owner: &str,
+    whose: Whose<'_>,
     ledger: &mut Ledger,
     view: &mut View<'_>,
     change: &Change,
+    known: Known,
     dirty: &mut bool,
 ) -> Result<(Applied, Option<Step>)> {
     let ifindex = effect::ifindex(view, change)?;
@@ -257,7 +288,14 @@ fn plan(
     if let Some(position) = found {
         let entry = &mut ledger.entries[position];
         if entry.ifindex == ifindex || entry.change.device() != change.device() {
-            return plan_known(owner, entry, view, change, ifindex, dirty);
+            if known == Known::Trusted
+                && entry.owners == [whose.0]
+                && entry.earlier.is_none()
+                && entry.change == *change
+            {
+                return Ok((Applied::Kept, None));
+            }
+            return plan_known(whose, entry, view, change, ifindex, dirty);
         }
         // The interface went away with what was changed; this is a new one of the same name.
         ledger.strike(position);
@@ -265,7 +303,7 @@ fn plan(
     }
     let Some(undo) = effect::prepare(view, change)? else { return Ok((Applied::Present, None)) };
     ledger.push(Entry {
-        owners: vec![owner.to_owned()],
+        owners: vec![whose.0.to_owned()],
         change: change.clone(),
         earlier: None,
         ifindex,
@@ -278,7 +316,7 @@ fn plan(
 
 /// What has to be done for a change whose object the ledger knows, and what will have come of it.
 fn plan_known(
-    owner: &str,
+    (owner, yielding): Whose<'_>,
     entry: &mut Entry,
     view: &mut View<'_>,
     change: &Change,
@@ -298,14 +336,18 @@ fn plan_known(
         let applied = if ours { Applied::Kept } else { Applied::Shared };
         return Ok((applied, is_undone.then(|| Step::Again(change.clone()))));
     }
-    if entry.owners != [owner] {
-        let others = entry.owners.iter().filter(|it| *it != owner);
+    let key = entry.change.key();
+    let yields = |other: &str| yielding.get(other).is_some_and(|kept| !kept.contains(&key));
+    let others = entry.owners.iter().filter(|it| *it != owner && !yields(it));
+    let others: Vec<String> = others.cloned().collect();
+    if !others.is_empty() {
         return Err(Error::Conflict {
             wanted: change.to_string(),
             present: entry.change.to_string(),
-            owners: others.cloned().collect(),
+            owners: others,
         });
     }
+    entry.owners = vec![owner.to_owned()];
     let before = std::mem::replace(&mut entry.change, change.clone());
     entry.earlier = Some(before.clone());
     entry.ifindex = ifindex;

@@ -35,6 +35,8 @@ pub(super) struct Ledger {
     foreign: Vec<Value>,
     /// Fields of the ledger that another version of this program has added.
     more: Map<String, Value>,
+    /// Whether [`Ledger::save`] brings it to disk; else [`sync`] does.
+    pub(super) synced: bool,
 }
 
 /// The file.
@@ -154,10 +156,11 @@ impl Ledger {
             homes: BTreeMap::new(),
             foreign: Vec::new(),
             more: Map::new(),
+            synced: true,
         }
     }
 
-    /// Brings the ledger to disk, without what was struck out: at any time either the old or the new one is there as
+    /// Writes the ledger, without what was struck out: at any time either the old or the new one is there as
     /// a whole, whatever happens. One that records nothing is removed, for which a full disk has room, too.
     pub(super) fn save(&mut self, dir: &Path) -> Result<()> {
         let before = self.entries.len();
@@ -188,7 +191,7 @@ impl Ledger {
         let file = File { version: VERSION, boot, entries, kept, homes, more };
         let mut text = serde_json::to_vec_pretty(&file).map_err(failed)?;
         text.push(b'\n');
-        write_synced(&draft, &text).map_err(Error::file("write", &draft))?;
+        write(&draft, &text, self.synced).map_err(Error::file("write", &draft))?;
         // The directory is not synced: should the host lose power, either file is void at its next start, so long as
         // it is whole.
         fs::rename(&draft, &path).map_err(Error::file("replace", &path))
@@ -241,6 +244,26 @@ impl Ledger {
             renamed = true;
         }
         Ok(renamed)
+    }
+
+    /// Gives all that belongs to one owner to another.
+    pub(super) fn give(&mut self, from: &str, to: &str) {
+        for entry in &mut self.entries {
+            let had = entry.has(to);
+            entry.owners.retain(|owner| !(had && owner == from));
+            entry.owners.iter_mut().filter(|owner| *owner == from).for_each(|it| to.clone_into(it));
+        }
+        for value in &mut self.foreign {
+            let owners = value.get_mut("owners").and_then(Value::as_array_mut);
+            let owners = owners.into_iter().flatten().filter(|owner| *owner == from);
+            owners.for_each(|owner| *owner = Value::from(to));
+        }
+        if self.kept.remove(from) {
+            self.kept.insert(to.to_owned());
+        }
+        if let Some(home) = self.homes.remove(from) {
+            self.homes.insert(to.to_owned(), home);
+        }
     }
 
     /// The owners of all changes, also of those that can't be read; an owner of several comes several times.
@@ -318,12 +341,23 @@ pub(super) fn remove_dead(run_dir: &Path, namespace: NamespaceId) {
     }
 }
 
-fn write_synced(path: &Path, text: &[u8]) -> io::Result<()> {
+/// Brings to disk what [`Ledger::save`] has only written.
+pub(super) fn sync(dir: &Path) -> Result<()> {
+    let path = dir.join(FILE);
+    match fs::File::open(&path).and_then(|file| file.sync_all()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::file("write", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn write(path: &Path, text: &[u8], synced: bool) -> io::Result<()> {
     let mut file =
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     give_to_folders_owner(&file, path)?;
     file.write_all(text)?;
-    file.sync_all()
+    if synced { file.sync_all() } else { Ok(()) }
 }
 
 fn boot_id() -> Result<String> {

@@ -105,6 +105,10 @@ pub struct Manager {
     netlink: Netlink,
     /// Whether an earlier life has left changes.
     inherited: bool,
+    /// Owners from whom is taken over what only one can have, and what of it they keep, by [`Change::key`].
+    yielding: BTreeMap<String, BTreeSet<String>>,
+    /// The ledger is brought to disk by [`Manager::reconcile`]: [`Manager::apply_once`] has not.
+    unsynced: bool,
     /// None only at the end.
     lock: Option<ProcessLock>,
 }
@@ -124,14 +128,10 @@ impl Manager {
         let dir = ledger::directory(run_dir, namespace);
         let lock = loop {
             let made = ledger::make_directory(run_dir, &dir);
-            match made.and_then(|()| ProcessLock::acquire(&dir.join(format!("{owner}.owner")))) {
-                Ok(lock) => break lock,
-                Err(Error::Locked { pid, .. }) => {
-                    return Err(Error::OwnerRunning { owner: owner.to_owned(), pid });
-                }
+            match made.and_then(|()| lock(&dir, owner)) {
                 // The last process that used the folder has just removed it.
                 Err(error) if error.errno() == Some(libc::ENOENT) => {}
-                Err(error) => return Err(error),
+                locked => break locked?,
             }
         };
         ledger::remove_dead(run_dir, namespace);
@@ -141,11 +141,47 @@ impl Manager {
             dir,
             netlink: Netlink::open()?,
             inherited: false,
+            yielding: BTreeMap::new(),
+            unsynced: false,
             lock: Some(lock),
         };
         let (_guard, ledger) = manager.ledger()?;
         manager.inherited = ledger.entries.iter().any(|entry| entry.has(owner));
         Ok(manager)
+    }
+
+    /// Becomes another owner, to whom all changes of this one belong from then on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Manager::open`]; then it is the owner that it was.
+    pub fn rename(&mut self, owner: &str) -> Result<()> {
+        if owner == self.owner {
+            return Ok(());
+        }
+        check_owner(owner)?;
+        let lock = lock(&self.dir, owner)?;
+        let (_guard, mut ledger) = self.ledger()?;
+        ledger.give(&self.owner, owner);
+        ledger.save(&self.dir)?;
+        owner.clone_into(&mut self.owner);
+        self.lock = Some(lock);
+        Ok(())
+    }
+
+    /// From now on takes over what one of these owners has and only one can have, such as a route to a network, in the
+    /// place of [`Error::Conflict`]; but not the changes that stand beside an owner.
+    pub fn take_over_from<'a, T>(&mut self, owners: T)
+    where
+        T: IntoIterator<Item = (String, &'a [Change])>,
+    {
+        let keys = |kept: &[Change]| kept.iter().map(|it| it.normalised().key()).collect();
+        self.yielding = owners.into_iter().map(|(owner, kept)| (owner, keys(kept))).collect();
+    }
+
+    /// From now on takes over also what the owners of [`Manager::take_over_from`] would keep: all goes back to how it was.
+    pub fn take_over_all(&mut self) {
+        self.yielding.values_mut().for_each(BTreeSet::clear);
     }
 
     /// Whether an earlier process had left changes when this manager was opened.
@@ -260,7 +296,14 @@ impl Manager {
             return Err(Error::OtherNamespace);
         }
         let guard = ledger::lock(&self.dir)?;
-        Ok((guard, Ledger::load(&self.dir)?))
+        let mut ledger = Ledger::load(&self.dir)?;
+        ledger.synced = !self.unsynced;
+        Ok((guard, ledger))
+    }
+
+    /// Brings to disk what [`Manager::apply_once`] has not.
+    fn sync(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.unsynced) { ledger::sync(&self.dir) } else { Ok(()) }
     }
 }
 
@@ -324,6 +367,14 @@ fn look(run_dir: &Path) -> Result<Option<Ledger>> {
         guard => guard?,
     };
     Ledger::load(&dir).map(Some)
+}
+
+/// Locks an owner for this process.
+fn lock(dir: &Path, owner: &str) -> Result<ProcessLock> {
+    ProcessLock::acquire(&dir.join(format!("{owner}.owner"))).map_err(|error| match error {
+        Error::Locked { pid, .. } => Error::OwnerRunning { owner: owner.to_owned(), pid },
+        error => error,
+    })
 }
 
 fn check_owner(name: &str) -> Result<()> {

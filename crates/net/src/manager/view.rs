@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 
+use crate::link::LinkNames;
 use crate::{
     Address, Error, Link, NeighbourProxy, Netlink, PROTOCOL, Result, Route, RouteFilter, Rule,
 };
@@ -59,6 +60,15 @@ impl<'a> View<'a> {
             }
         };
         Ok(self.links.insert(links))
+    }
+
+    /// Lists what names interfaces.
+    fn list_among<T>(
+        &mut self,
+        list: impl FnOnce(&mut Netlink, &LinkNames) -> Result<T>,
+    ) -> Result<T> {
+        let names = self.links()?.map(|link| (link.index, link.name.clone())).collect();
+        self.list(|it| list(it, &names))
     }
 
     fn list<T>(&mut self, list: impl FnOnce(&mut Netlink) -> Result<T>) -> Result<T> {
@@ -116,7 +126,7 @@ impl<'a> View<'a> {
     /// [`Error::Netlink`], [`Error::Answer`].
     pub fn addresses(&mut self) -> Result<&[Address]> {
         if self.addresses.is_none() {
-            let all = self.list(|it| it.addresses(None))?;
+            let all = self.list_among(|it, names| it.addresses_among(names, None))?;
             let places = all.iter().enumerate();
             self.by_address =
                 places.map(|(at, it)| ((it.device.clone(), it.address), at)).collect();
@@ -161,7 +171,7 @@ impl<'a> View<'a> {
     fn routes(&mut self, filter: RouteFilter) -> Result<&Routes> {
         if !self.routes.contains_key(&filter) {
             let mut routes = Routes::new();
-            for route in self.list(|it| it.routes(filter))? {
+            for route in self.list_among(|it, names| it.routes_among(names, filter))? {
                 let place = (route.destination, route.table, route.effective_metric());
                 routes.entry(place).or_default().push(route);
             }
@@ -183,7 +193,7 @@ impl<'a> View<'a> {
 
     pub(super) fn proxy(&mut self, wanted: &NeighbourProxy) -> Result<Option<&NeighbourProxy>> {
         if self.proxies.is_none() {
-            self.proxies = Some(self.list(Netlink::neighbour_proxies)?);
+            self.proxies = Some(self.list_among(Netlink::neighbour_proxies_among)?);
         }
         let mut proxies = self.proxies.iter().flatten();
         Ok(proxies.find(|it| it.same_object(wanted)))

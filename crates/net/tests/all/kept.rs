@@ -1,7 +1,9 @@
 //! What stays in use when a process has ended: its own interface, and everything about it.
 
 use crate::common::{in_namespace, ip, ip_output, veth};
-use fordway_net::{Address, Applied, Change, IpNet, Manager, Route, kept_by, reclaim_dead};
+use fordway_net::{
+    Address, Applied, Change, Error, IpNet, Manager, Netlink, Route, kept_by, reclaim_dead,
+};
 
 fn net(text: &str) -> IpNet {
     text.parse().unwrap()
@@ -39,6 +41,58 @@ fn a_kept_owner_is_passed_over_until_its_next_life() {
         assert_eq!(report.undone, [address(), interface()], "{report}");
         assert!(!ip_output("link show").contains("fw0"));
         assert!(kept_by(run.path(), "home").unwrap().is_empty());
+    });
+}
+
+#[test]
+fn an_owner_under_another_name_has_what_it_had() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        ip("tuntap add dev fw0 mode tun");
+        let mut manager = Manager::open(run.path(), "fw0").unwrap();
+        manager.apply(&interface()).unwrap();
+        manager.apply(&address()).unwrap();
+        manager.keep(Some("home")).unwrap();
+        manager.rename("fw1").unwrap();
+        let mut netlink = Netlink::open().unwrap();
+        let index = netlink.link("fw0").unwrap().index;
+        netlink.rename_link(index, "fw1").unwrap();
+        assert_eq!(kept_by(run.path(), "home").unwrap(), ["fw1"]);
+        drop(Manager::open(run.path(), "fw0").unwrap());
+        let running = Manager::open(run.path(), "fw1").map(drop).unwrap_err();
+        assert!(matches!(running, Error::OwnerRunning { .. }), "{running}");
+        let renamed = Change::Address(Address::new("fw1", net("192.0.0.1/32")));
+        assert_eq!(manager.apply(&renamed).unwrap(), Applied::Kept);
+        let report = manager.restore().unwrap();
+        let interface = Change::Interface { device: "fw1".to_owned() };
+        assert_eq!(report.undone, [renamed, interface], "{report}");
+        assert!(!ip_output("link show").contains("fw"));
+    });
+}
+
+#[test]
+fn a_route_moves_away_from_an_owner_that_yields() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        let [mut one, mut other] = ["fw0", "fw1"].map(|device| {
+            ip(&format!("tuntap add dev {device} mode tun"));
+            ip(&format!("link set {device} up"));
+            Manager::open(run.path(), device).unwrap()
+        });
+        let route = |device| Change::Route(Route::new(net("203.0.113.0/24"), device));
+        one.apply(&route("fw0")).unwrap();
+        let refused = other.apply(&route("fw1")).unwrap_err();
+        assert!(matches!(&refused, Error::Conflict { owners, .. } if owners == &["fw0"]));
+        other.take_over_from([("fw0".to_owned(), &[route("fw0")][..])]);
+        assert!(other.apply(&route("fw1")).is_err());
+        other.take_over_from([("fw0".to_owned(), &[][..])]);
+        assert_eq!(other.apply(&route("fw1")).unwrap(), Applied::Made);
+        let routes = || ip_output("route show 203.0.113.0/24");
+        assert!(routes().contains("dev fw1") && !routes().contains("dev fw0"), "{}", routes());
+        assert!(one.restore().unwrap().is_empty());
+        assert!(routes().contains("dev fw1"), "{}", routes());
+        assert_eq!(other.restore().unwrap().undone, [route("fw1")]);
+        assert_eq!(routes(), "");
     });
 }
 

@@ -1,6 +1,6 @@
 //! Changes: applying, sharing, restoring.
 
-use crate::common::changes::{changes, net, prepared_host, read, snapshot, write};
+use crate::common::changes::{changes, ledger, net, prepared_host, read, snapshot, write};
 use crate::common::{in_namespace, in_new_namespace, ip, ip_output, nft, veth};
 use fordway_net::{
     Address, Applied, Change, Error, Manager, NeighbourProxy, Netlink, Route, Rule, SysctlKey,
@@ -328,6 +328,34 @@ fn the_next_life_keeps_what_it_needs_and_drops_the_rest() {
         assert_eq!(one.undone, [kept[1].clone()]);
         let report = manager.restore().unwrap();
         assert_eq!(report.undone.len(), kept.len() - 1, "{report}");
+        assert_eq!(snapshot(), before);
+    });
+}
+
+#[test]
+fn in_haste_what_was_made_is_not_looked_at_before_all_is_settled() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        prepared_host();
+        let before = snapshot();
+        let all = changes();
+        let (new, known) = all.split_last().unwrap();
+        let mut manager = Manager::open(run.path(), "nat64").unwrap();
+        assert_eq!(manager.apply_all(known).unwrap(), vec![Applied::Made; known.len()]);
+        let route = || ip_output("-6 route show 64:ff9b::/96");
+        ip("-6 route del 64:ff9b::/96");
+        let mut applied = vec![Applied::Kept; known.len()];
+        applied.push(Applied::Made);
+        assert_eq!(manager.apply_once(&all).unwrap(), applied);
+        assert!(ip_output("-6 neigh show proxy").contains("2001:db8::46"), "{new}");
+        assert_eq!(route(), "", "not looked at");
+        // Whatever becomes of this process, the next one knows.
+        let text = std::fs::read_to_string(ledger(run.path())).unwrap();
+        assert!(text.contains("neighbour_proxy"), "{text}");
+        let done = manager.reconcile(&all).unwrap();
+        assert!(done.failed.is_empty() && done.taken_back.is_empty(), "{done:?}");
+        assert!(route().contains("mtu 1400"));
+        assert_eq!(manager.restore().unwrap().undone.len(), all.len());
         assert_eq!(snapshot(), before);
     });
 }

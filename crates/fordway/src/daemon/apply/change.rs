@@ -9,7 +9,7 @@ use tracing::{debug, info, warn};
 use super::kernel::{self, Kernel, Tuning};
 use super::prepared::core;
 use super::running::Running;
-use super::stateful;
+use super::stateful::{self, Entries};
 use crate::daemon::plan::changes::{self, keep, last_of_each};
 use crate::daemon::plan::placement::Devices;
 use crate::daemon::plan::pool4;
@@ -27,6 +27,13 @@ pub(crate) struct Before {
     wanted: Vec<Change>,
     /// Sessions and mappings for which the other configuration has no place.
     pub(crate) unfit: u64,
+}
+
+/// What a configuration means on the host.
+struct Meaning {
+    facts: Facts,
+    way: Option<uplink::Way>,
+    devices: Devices,
 }
 
 impl Running {
@@ -60,29 +67,11 @@ impl Running {
     /// Applies another configuration, engines first, then the host's routes. `None`: it is the same. On an error the old
     /// one is in force again.
     pub(crate) fn change(&mut self, new: &Translator) -> Result<Option<Before>, Failure> {
-        let mut netlink = Netlink::open()?;
-        let mut facts = resolve::resolve(&mut netlink, new, self.queues)?;
-        facts.resolved.attach = self.place.attach;
-        let mut way = self.place.way.clone();
-        if way.is_some()
-            && let Ok(found) = uplink::find(&mut netlink, new, &facts)?
-        {
-            way = Some(found);
-        }
-        let mut devices = self.place.devices.clone();
-        if !devices.is_empty() {
-            devices = Devices::find(&mut View::new(&mut netlink), new);
-        }
-        if *new == self.config
-            && facts == self.facts
-            && way == self.place.way
-            && devices == self.place.devices
-        {
-            return Ok(None);
-        }
+        let Some(Meaning { facts, way, devices }) = self.meaning(new)? else { return Ok(None) };
         let old = self.engine.core();
-        let (nat64, unfit) = self.other_tables(new, &facts, old.tables())?;
+        let (nat64, entries) = self.other_tables(new, &facts, old.tables())?.unzip();
         let core = core(new, &facts, nat64.as_ref(), Some(&old))?;
+        let unfit = entries.map_or(0, |entries| entries.unfit);
         let logs = self.other_logs(new)?;
         let before = Before {
             config: std::mem::replace(&mut self.config, new.clone()),
@@ -109,11 +98,53 @@ impl Running {
         Ok(Some(before))
     }
 
+    /// What another configuration would do to sessions and mappings; outer `None`: it is the same, inner: there are none.
+    pub(crate) fn entries_under(
+        &self,
+        new: &Translator,
+    ) -> Result<Option<Option<Entries>>, Failure> {
+        let Some(meaning) = self.meaning(new)? else { return Ok(None) };
+        let old = self.engine.core();
+        let (nat64, entries) = self.other_tables(new, &meaning.facts, old.tables())?.unzip();
+        core(new, &meaning.facts, nat64.as_ref(), Some(&old))?;
+        Ok(Some(entries))
+    }
+
+    /// Its sessions and mappings, if all stay or all end; `None`: there are none.
+    pub(crate) fn entries(&self, stay: bool) -> Option<Entries> {
+        self.engine.core().tables().map(|nat64| Entries::of(nat64, stay))
+    }
+
+    /// What a configuration means on the host as it is now; `None`: what is in force.
+    fn meaning(&self, new: &Translator) -> Result<Option<Meaning>, Failure> {
+        let mut netlink = Netlink::open()?;
+        let mut facts = resolve::resolve(&mut netlink, new, self.queues)?;
+        facts.resolved.attach = self.place.attach;
+        let mut way = self.place.way.clone();
+        if way.is_some()
+            && let Ok(found) = uplink::find(&mut netlink, new, &facts)?
+        {
+            way = Some(found);
+        }
+        let mut devices = self.place.devices.clone();
+        if !devices.is_empty() {
+            devices = Devices::find(&mut View::new(&mut netlink), new);
+        }
+        if *new == self.config
+            && facts == self.facts
+            && way == self.place.way
+            && devices == self.place.devices
+        {
+            return Ok(None);
+        }
+        Ok(Some(Meaning { facts, way, devices }))
+    }
+
     fn apply_core(&mut self, core: Core) -> Result<(), Failure> {
         self.change_engines(core)?;
         self.after_other_tables();
         self.resume_tracing();
-        self.renew()
+        self.renew_unsettled()
     }
 
     /// Gives the engines another core. Bindings are locked meanwhile.
@@ -173,13 +204,41 @@ impl Running {
         self.place.way = before.way;
         self.place.devices = before.devices;
         let put_back = match &mut self.host {
-            Some(host) => host.want(before.wanted),
+            Some(host) => {
+                host.manager().take_over_all();
+                host.want(before.wanted)
+            }
             None => Ok(()),
         };
         if let Err(failure) = put_back.and_then(|()| self.apply_core(before.core)) {
             warn!("{}: the rollback is incomplete: {}", self.name(), failure.line());
         }
         self.settle();
+    }
+
+    /// What it wants of the host now.
+    pub(crate) fn wanted_now(&self) -> &[Change] {
+        self.host.as_ref().map_or(&[], |host| host.wanted())
+    }
+
+    /// Lets it take over what these translators have and give up, but not the changes beside their names.
+    pub(crate) fn take_over_from(&mut self, others: &[(String, Vec<Change>)]) {
+        if let Some(host) = &mut self.host {
+            let others = others.iter().map(|(name, kept)| (name.clone(), kept.as_slice()));
+            host.manager().take_over_from(others);
+        }
+    }
+
+    /// Ends [`Running::take_over_from`].
+    pub(crate) fn take_over_nothing(&mut self) {
+        self.take_over_from(&[]);
+    }
+
+    /// Makes what it wants of the host once more.
+    pub(crate) fn restore(&mut self) {
+        if let Some(host) = &mut self.host {
+            host.restore();
+        }
     }
 
     /// Puts back what is missing on the host; the configuration has not changed.

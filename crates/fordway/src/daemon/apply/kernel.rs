@@ -1,6 +1,7 @@
 //! The kernel engine of a translator: whether it is taken, where it is attached, what it tells.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use fordway_bpf::{
@@ -150,6 +151,21 @@ impl Kernel {
         }
         self.accelerator.replace(&config, &options)?;
         (self.config, self.options) = (config, options);
+        Ok(())
+    }
+
+    /// Whether its pins can be moved.
+    pub(super) fn can_move(&self) -> bool {
+        self.accelerator.can_move().unwrap_or(false)
+    }
+
+    /// Moves its pins to another folder.
+    pub(super) fn move_to(&mut self, pins: &Path) -> Result<(), Error> {
+        if self.options.pins == pins {
+            return Ok(());
+        }
+        self.accelerator.move_to(pins)?;
+        pins.clone_into(&mut self.options.pins);
         Ok(())
     }
 

@@ -292,6 +292,8 @@ fn open_host(
         return Ok((None, true));
     }
     let mut host = Upkeep::open(&context.run_dir, name, name)?;
+    let yielding = context.yielding.iter().map(|owner| (owner.clone(), [].as_slice()));
+    host.manager().take_over_from(yielding);
     let own = !device.adopted() || host.manager().has_made(&keep(name))?;
     // An operator's interface, and nothing to do about it.
     let needed = config.manage || intent.is_kernel() || (own && device.adopted());

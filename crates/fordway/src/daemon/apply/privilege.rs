@@ -4,7 +4,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
-use caps::CapSet;
 use fordway_net::privilege::{self, Capability};
 
 use tokio::runtime::Builder;
@@ -52,11 +51,7 @@ pub(crate) fn without<V: Send, T: Send>(
     let mut waiting = Some(value);
     let slot = &mut waiting;
     let run = move || {
-        for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
-            caps::clear(None, set).map_err(|error| {
-                Failure::failed(format!("cannot drop the capabilities of a thread: {error}"))
-            })?;
-        }
+        privilege::drop_all_of_thread()?;
         slot.take().map(start).ok_or_else(|| Failure::failed("nothing to start"))
     };
     let ended = thread::scope(|scope| {
@@ -91,6 +86,8 @@ pub(crate) fn apart<F: Future<Output = ()>>(
 
 #[cfg(test)]
 mod tests {
+    use caps::CapSet;
+
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use fordway_bpf::Options;
 use fordway_config::{Attach, Engine as EngineChoice, Forwarding, Translator};
 use fordway_engine::{Engine, QueueCounters};
-use fordway_net::Netlink;
+use fordway_net::{Change, Netlink};
 use tracing::{debug, info, warn};
 
 use super::kernel::{self, Kernel, Tuning};
@@ -265,9 +265,21 @@ impl Running {
 
     /// Applies what is wanted of the host now. What was wanted before stays until it is settled.
     pub(crate) fn renew(&mut self) -> Result<(), Failure> {
+        self.renew_by(Upkeep::want)
+    }
+
+    /// As [`Running::renew`], where [`Running::settle`] follows shortly.
+    pub(super) fn renew_unsettled(&mut self) -> Result<(), Failure> {
+        self.renew_by(Upkeep::want_unsettled)
+    }
+
+    fn renew_by(
+        &mut self,
+        want: fn(&mut Upkeep, Vec<Change>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let wanted = self.wanted()?;
         match &mut self.host {
-            Some(host) if host.wanted() != wanted => host.want(wanted),
+            Some(host) if host.wanted() != wanted => want(host, wanted),
             _ => Ok(()),
         }
     }

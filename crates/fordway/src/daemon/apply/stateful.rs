@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use fordway_bpf::{GracePeriods, Origin, StateMaps, StateMemory};
-use fordway_config::{Engine as EngineChoice, InterfaceName, Translator};
+use fordway_config::{Engine as EngineChoice, InterfaceName, NatLog, Translator};
 use fordway_control::Clash;
 use fordway_engine::{Sweeping, monotonic};
 use fordway_xlat::nat64::memory::{keeps_prefixes, live_sessions, tell_prefixes};
@@ -196,26 +196,50 @@ fn make_static(name: &str, nat64: &Nat64) {
     }
 }
 
-/// How many sessions and BIB entries have no place in other settings and will end.
-pub(crate) fn unfit(nat64: &Nat64, settings: &Settings) -> u64 {
-    let bound = |binding: &Binding| {
-        let addresses = settings.addresses.as_ref().filter(|it| it.contains(binding.v4.0))?;
-        Some(addresses.fits(binding.v4.0, binding.v6.0))
-    };
-    let own = |binding: &Binding| match (binding.protocol, &settings.dynamic4) {
-        (None, Some(pool)) => pool.contains(binding.v4.0),
+/// Sessions and 1:1 mappings: how many there are, and how many of them have no place in other settings and will end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entries {
+    pub(crate) all: u64,
+    pub(crate) unfit: u64,
+}
+
+impl Entries {
+    /// Looks at whole tables.
+    fn count(nat64: &Nat64, fits: impl Fn(&Binding) -> bool) -> Entries {
+        let now = monotonic();
+        let dynamic = nat64.bib(now).map(|bib| bib.binding).filter(|it| it.protocol.is_none());
+        let bindings = nat64.sessions(now).map(|session| session.binding).chain(dynamic);
+        bindings.fold(Entries::default(), |Entries { all, unfit }, binding| Entries {
+            all: all + 1,
+            unfit: unfit + u64::from(!fits(&binding)),
+        })
+    }
+
+    /// Those of tables of which all or none stay.
+    pub(super) fn of(nat64: &Nat64, stay: bool) -> Entries {
+        Entries::count(nat64, |_| stay)
+    }
+
+    /// Those of tables that get other settings.
+    fn under(nat64: &Nat64, settings: &Settings) -> Entries {
+        Entries::count(nat64, |binding| fits(binding, settings))
+    }
+}
+
+/// Whether a session or BIB entry has a place in other settings.
+fn fits(binding: &Binding, settings: &Settings) -> bool {
+    let Binding { protocol, v6, v4 } = *binding;
+    if let Some(addresses) = settings.addresses.as_ref().filter(|it| it.contains(v4.0)) {
+        return addresses.fits(v4.0, v6.0);
+    }
+    match (protocol, &settings.dynamic4) {
+        (None, Some(pool)) => pool.contains(v4.0),
         (None, None) => false,
         (Some(protocol), _) => {
-            let own = StaticBib { protocol, v6: binding.v6, v4: binding.v4 };
-            settings.pools.iter().any(|pool| pool.contains(binding.v4.0, binding.v4.1))
-                || settings.bib.contains(&own)
+            settings.pools.iter().any(|pool| pool.contains(v4.0, v4.1))
+                || settings.bib.contains(&StaticBib { protocol, v6, v4 })
         }
-    };
-    let fits = |binding: &Binding| bound(binding).unwrap_or_else(|| own(binding));
-    let now = monotonic();
-    let sessions = nat64.sessions(now).filter(|session| !fits(&session.binding)).count();
-    let dynamic = nat64.bib(now).filter(|bib| bib.binding.protocol.is_none());
-    (sessions + dynamic.filter(|bib| !fits(&bib.binding)).count()) as u64
+    }
 }
 
 /// Ports of pool4 that the host uses itself; each is told in the log.
@@ -275,6 +299,13 @@ impl Stateful {
     }
 }
 
+impl Stateful {
+    /// Notes that pins are in another folder now.
+    pub(super) fn moved_to(&mut self, pins: PathBuf) {
+        self.made = self.made.take().map(|_| pins);
+    }
+}
+
 /// What the engine's sweeper needs of the daemon.
 pub(super) fn sweeping(events: &EventLog, in_kernel: bool) -> Sweeping {
     let events = events.clone();
@@ -316,38 +347,43 @@ pub(super) fn with_added(nat64: &Nat64) -> Settings {
     settings
 }
 
+fn start_logs(name: &str, logs: &[NatLog]) -> Result<Logs, Failure> {
+    let started = privilege::without((), |()| Logs::start(name, logs));
+    started.unwrap_or_else(|(failure, _)| Err(failure))
+}
+
 impl Running {
     /// The settings for its programs; `None`: it is stateless.
     pub(crate) fn kernel_settings(&self) -> Option<Settings> {
         self.engine.core().tables().map(|nat64| with_added(nat64))
     }
 
-    /// The tables for another configuration, and how much of what is in them has no place there.
+    /// The tables for another configuration, and how much of what is in them has no place there; `None` is stateless.
     pub(super) fn other_tables(
         &self,
         new: &Translator,
         facts: &Facts,
         old: Option<&Arc<Nat64>>,
-    ) -> Result<(Option<Arc<Nat64>>, u64), Failure> {
-        let (Some(old), Some(settings)) =
-            (old, old.and_then(|old| settings(new, facts, Some(old.settings()))))
-        else {
-            return Ok((None, 0));
-        };
-        let unfit = unfit(old, &settings);
+    ) -> Result<Option<(Arc<Nat64>, Entries)>, Failure> {
+        let settings = old.and_then(|old| settings(new, facts, Some(old.settings())));
+        let Some((old, settings)) = old.zip(settings) else { return Ok(None) };
+        let entries = Entries::under(old, &settings);
         let nat64 = old.reconfigured(settings).map_err(|error| misfit(self.name(), error))?;
-        Ok((Some(Arc::new(nat64)), unfit))
+        Ok(Some((Arc::new(nat64), entries)))
     }
 
     /// The logs of another configuration; `None`: they are the same.
     pub(super) fn other_logs(&self, new: &Translator) -> Result<Option<Logs>, Failure> {
         let logs = |it: &Translator| it.nat64().map(|nat64| nat64.logs.clone());
-        let (Some(wanted), true) = (logs(new), logs(new) != logs(&self.config)) else {
-            return Ok(None);
-        };
-        let name = self.name();
-        let started = privilege::without((), |()| Logs::start(name, &wanted));
-        started.unwrap_or_else(|(failure, _)| Err(failure)).map(Some)
+        match logs(new) != logs(&self.config) {
+            true => logs(new).map(|wanted| start_logs(self.name(), &wanted)).transpose(),
+            false => Ok(None),
+        }
+    }
+
+    /// Its logs under another name; `None`: it has none.
+    pub(super) fn logs_under(&self, name: &str) -> Result<Option<Logs>, Failure> {
+        self.config.nat64().map(|nat64| start_logs(name, &nat64.logs)).transpose()
     }
 
     /// Writes what is kept across restarts a last time, and gives tables up for which no kernel engine came.

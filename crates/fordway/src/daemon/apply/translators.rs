@@ -1,5 +1,6 @@
 //! All translators of the daemon: set up and started together, or none of them.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use fordway_bpf::{Host as BpfHost, Unsupported};
@@ -30,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) queues: usize,
     /// What DSTM lends.
     pub(crate) tunnels: tunnels::Tunnels,
+    /// Translators that give up routes which new ones may take over.
+    pub(crate) yielding: BTreeSet<String>,
 }
 
 /// Sets all translators up, or none.

@@ -85,6 +85,13 @@ impl Upkeep {
         Ok(Upkeep { name: name.to_owned(), manager, wanted, retries })
     }
 
+    /// Gives its part of the ledger to another owner, itself under another name.
+    pub(super) fn rename(&mut self, owner: &str) -> Result<(), Failure> {
+        self.manager.rename(owner)?;
+        owner.clone_into(&mut self.name);
+        Ok(())
+    }
+
     /// Its part of the ledger.
     pub(crate) fn manager(&mut self) -> &mut Manager {
         &mut self.manager
@@ -99,6 +106,19 @@ impl Upkeep {
     /// thing the last. What was wanted before and is not any more stays until [`Upkeep::settle`].
     pub(crate) fn want(&mut self, changes: Vec<Change>) -> Result<(), Failure> {
         let applied = self.manager.apply_all(&changes)?;
+        self.take(changes, applied);
+        Ok(())
+    }
+
+    /// As [`Upkeep::want`], where [`Upkeep::settle`] follows shortly: what one change has undone of another is not looked for
+    /// before that.
+    pub(crate) fn want_unsettled(&mut self, changes: Vec<Change>) -> Result<(), Failure> {
+        let applied = self.manager.apply_once(&changes)?;
+        self.take(changes, applied);
+        Ok(())
+    }
+
+    fn take(&mut self, changes: Vec<Change>, applied: Vec<Applied>) {
         for (change, applied) in changes.iter().zip(applied) {
             match applied {
                 Applied::Present => debug!("{}: {change}: it is so already", self.name),
@@ -107,7 +127,13 @@ impl Upkeep {
         }
         self.wanted = last_of_each(changes);
         self.retries.clear();
-        Ok(())
+    }
+
+    /// Makes what is wanted once more.
+    pub(crate) fn restore(&mut self) {
+        if let Err(error) = self.manager.make(&self.wanted) {
+            warn!("{}: {error}", self.name);
+        }
     }
 
     /// Takes back what is wanted no more, or was left by an earlier run, and makes the rest sure. `what`: for the log, why

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use fordway_config::{Config, Settings};
+use fordway_config::{Config, Settings, Translator};
 use fordway_net::{Netlink, View};
 use tokio::sync::Notify;
 use tracing::info;
@@ -20,7 +20,8 @@ use crate::daemon::apply::translators::Translators;
 use crate::daemon::apply::upkeep::earlier;
 use crate::daemon::reconcile::auto::{Auto, Seen};
 use crate::failure::Failure;
-use fordway_control::{Stats, Status};
+use crate::metrics::Access;
+use fordway_control::{ReloadPlan, Stats, Status};
 use fordway_counters::dstm::LeaseView;
 
 /// What the daemon is to run.
@@ -74,6 +75,8 @@ pub(crate) struct Daemon {
     /// What sets translators up, and takes them down, as the network has it.
     pub(crate) automatic: Vec<Auto>,
     pub(crate) services: Services,
+    /// Who may read the metrics.
+    pub(super) metrics: Access,
     /// DSTM clients that run.
     pub(super) dstm_clients: Vec<ClientTask>,
     /// DSTM clients that a reload has added, to be started.
@@ -86,6 +89,7 @@ impl Handle {
         translators: Translators,
         automatic: Vec<Auto>,
         services: Services,
+        metrics: Access,
     ) -> Handle {
         let config = job.config.clone();
         Handle(Rc::new(Shared {
@@ -95,6 +99,7 @@ impl Handle {
                 translators,
                 automatic,
                 services,
+                metrics,
                 dstm_clients: Vec::new(),
                 new_dstm_clients: Vec::new(),
             }),
@@ -147,6 +152,21 @@ impl Handle {
         }
     }
 
+    /// What the daemon waits for before it does all of its work, in words; nothing: it is ready.
+    pub(crate) fn waits_for(&self) -> Vec<String> {
+        let daemon = self.0.daemon.borrow();
+        let ends = self.0.ends.get().then(|| "the daemon is about to end".to_owned());
+        let failed = daemon.translators.running.iter().filter(|one| one.failed());
+        let failed = failed.map(|one| format!("{}: its engine has failed", one.name()));
+        let automatic = daemon.automatic.iter().map(Auto::status);
+        let waiting = automatic.filter(|it| it.state == "waiting" || it.error.is_some());
+        let waiting = waiting.map(|it| {
+            let why = it.error.or(it.reason).unwrap_or(it.state);
+            format!("{}: {why}", it.name)
+        });
+        ends.into_iter().chain(failed).chain(waiting).collect()
+    }
+
     /// Takes one translator down; `None`: there is none of this name.
     pub(crate) fn down(&self, name: &str) -> Option<Result<(), Failure>> {
         if let Err(failure) = self.goes_on() {
@@ -179,6 +199,24 @@ impl Handle {
         Some(one.map_or(Ok(()), Running::take_down))
     }
 
+    /// Has a translator's kernel engine measure the time that packets take, or measure it no more. Gives what was done, in
+    /// words; `None`: there is no translator of this name.
+    pub(crate) fn measure(&self, name: &str, on: bool) -> Option<Result<String, Failure>> {
+        if let Err(failure) = self.goes_on() {
+            return Some(Err(failure));
+        }
+        self.with(name, |one| {
+            if one.kernel.is_none() {
+                return Err(Failure::failed(format!("{name} has no kernel engine to measure")));
+            }
+            one.reconfigure(&Translator { measure: on, ..one.config.clone() })?;
+            let what = if on { "measures" } else { "does not measure" };
+            Ok(format!(
+                "{name} {what} the time of packets, until a reload or a start says otherwise"
+            ))
+        })
+    }
+
     /// Reads the configuration again and makes it so. Gives what was done, in words.
     pub(crate) fn reload(&self) -> Result<String, Failure> {
         self.goes_on()?;
@@ -187,6 +225,12 @@ impl Handle {
         let fresh = std::mem::take(&mut self.state().new_dstm_clients);
         self.start_dstm_clients(fresh);
         reloaded
+    }
+
+    /// What [`Handle::reload`] would do.
+    pub(crate) fn reload_plan(&self) -> Result<ReloadPlan, Failure> {
+        self.goes_on()?;
+        self.0.daemon.borrow().plan_reload()
     }
 
     fn goes_on(&self) -> Result<(), Failure> {

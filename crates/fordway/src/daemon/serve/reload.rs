@@ -1,12 +1,14 @@
 //! Another configuration while packets flow.
 //!
-//! First everything that can be refused is found out: the file, what can't change at run time, the new
-//! translators' set-up. Then those whose configuration changed get theirs, one after the other; if one
-//! refuses, those before it get their old one back. What is no longer wanted goes last.
+//! First everything that can be refused is found out: the file, what can't change at run time. Translators that go on under
+//! another name get it, and new ones are set up. Then those whose configuration changed get theirs, one after the other; if
+//! one refuses, those before it get their old one back. What is no longer wanted goes last.
 
 mod checks;
+mod plan;
+mod renames;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fordway_config::{Advertise, Attach, Config, InterfaceName, Translator, load_with};
 use fordway_net::privilege::{self, Capability};
@@ -21,52 +23,36 @@ use crate::daemon::plan::entry::Entry;
 use crate::daemon::plan::placement::check_bypass;
 use crate::daemon::reconcile::auto::{self, Auto};
 use crate::failure::Failure;
+use crate::metrics::Guards;
 use crate::settings;
 use crate::systemd::alive;
 use checks::{check_names, check_sections, check_translator};
+use renames::Former;
 
 impl Daemon {
     /// Reads the file again and makes it so; on any error everything stays as it was.
     pub(crate) fn reload(&mut self) -> Result<String, Failure> {
         let config = self.read()?;
-        check_sections(&self.config, &config)?;
-        check_names(&self.config, &config)?;
-        let (mut changed, mut fresh) = (Vec::new(), Vec::new());
-        let borrows = |name: &InterfaceName| config.dstm_clients.iter().any(|it| it.name == *name);
-        let mut kept = 0;
-        for new in &config.translators {
-            // Its address comes and goes as it is lent.
-            if borrows(&new.name)
-                && self.translators.running.iter().any(|one| one.config.name == new.name)
-            {
-                kept += 1;
-                continue;
-            }
-            let old = self.config.translators.iter().find(|old| old.name == new.name);
-            old.map_or(Ok(()), |old| check_translator(old, new))?;
-            let at = self.translators.running.iter().position(|one| one.config.name == new.name);
-            match (at, new.is_automatic()) {
-                (Some(at), false) => changed.push((at, new.clone())),
-                (Some(at), true) => changed.extend(self.concrete(new).map(|new| (at, new))),
-                (None, false) => fresh.push(new.clone()),
-                // When the network has what it needs.
-                (None, true) => {}
-            }
-        }
+        let Sorted { kept, changed, fresh } = self.sort(&config)?;
+        let guards = Guards::read(&config.metrics)?;
         let automatic = self.open_automatic(&config)?;
         let dstm_clients = self.open_dstm_clients(&config)?;
-        if fresh.iter().any(|translator| translator.manage) || !automatic.is_empty() {
-            privilege::require(&[Capability::CAP_NET_ADMIN]).map_err(|error| {
-                Failure::failed(error.to_string()).hint(
-                    "the daemon has given it up, since nothing needed it when it started: restart it",
-                )
-            })?;
-        }
-        let fresh = start_all(&fresh, &mut self.translators.context)?;
+        let former = self.rename(&changed)?;
+        let yielding = self.yielding(&config, &changed);
+        self.translators.context.yielding.clone_from(&yielding);
+        let started = start_all(&fresh, &mut self.translators.context);
+        self.translators.context.yielding.clear();
+        let fresh = match started {
+            Ok(fresh) => fresh,
+            Err(failure) => {
+                self.go_back(former);
+                return Err(failure);
+            }
+        };
         let added = fresh.iter().map(name).collect();
         let mut names = Changes { added, same: kept, ..Changes::default() };
         let mut before: Vec<(usize, Before)> = Vec::new();
-        let changed = self.change_translators(changed, &mut before, &mut names);
+        let changed = self.change_translators(changed, &former, &yielding, &mut before, &mut names);
         // Prefixes are announced when they are translated, and no longer before that ends.
         let changed = changed.and_then(|()| self.services.change(&self.config, &config));
         if let Err(failure) = changed {
@@ -74,9 +60,11 @@ impl Daemon {
                 self.translators.running[at].change_back(old);
             }
             fresh.into_iter().rev().for_each(Running::give_up);
+            self.go_back(former);
             return Err(failure);
         }
         names.services(&self.config, &config);
+        self.metrics.set(guards);
         self.services.settle(&config);
         for (at, old) in before {
             names.ended += old.unfit;
@@ -88,35 +76,120 @@ impl Daemon {
         });
         self.new_dstm_clients = dstm_clients;
         self.reorder(&config, fresh, &mut names);
+        self.translators.running.iter_mut().for_each(Running::take_over_nothing);
         self.config = config;
         Ok(names.sentence())
+    }
+
+    /// Sorts translators by what there is to do. Refused: what can't change at run time, and additions that need privileges
+    /// which the daemon has given up.
+    fn sort(&self, config: &Config) -> Result<Sorted, Failure> {
+        check_sections(&self.config, config)?;
+        check_names(&self.config, config)?;
+        let mut sorted = Sorted::default();
+        let renamed = self.renamed(config);
+        let borrows = |name: &InterfaceName| config.dstm_clients.iter().any(|it| it.name == *name);
+        for new in &config.translators {
+            // Its address comes and goes as it is lent.
+            if borrows(&new.name)
+                && self.translators.running.iter().any(|one| one.config.name == new.name)
+            {
+                sorted.kept += 1;
+                continue;
+            }
+            let at = self.translators.running.iter().position(|one| one.config.name == new.name);
+            let at = match renamed.get(&new.name) {
+                Some(at) => Some(*at),
+                // It goes on under another name, and this one is new.
+                None if at.is_some_and(|at| renamed.values().any(|moved| *moved == at)) => None,
+                None => {
+                    let old = self.config.translators.iter().find(|old| old.name == new.name);
+                    old.map_or(Ok(()), |old| check_translator(old, new))?;
+                    at
+                }
+            };
+            match (at, new.is_automatic()) {
+                (Some(at), false) => sorted.changed.push((at, new.clone())),
+                (Some(at), true) => sorted.changed.extend(self.concrete(new).map(|new| (at, new))),
+                (None, false) => sorted.fresh.push(new.clone()),
+                // When the network has what it needs.
+                (None, true) => {}
+            }
+        }
+        let adds = sorted.fresh.iter().any(|translator| translator.manage)
+            || self.new_automatic(config).next().is_some();
+        if adds {
+            privilege::require(&[Capability::CAP_NET_ADMIN]).map_err(|error| {
+                Failure::failed(error.to_string()).hint(
+                    "the daemon has given it up, since nothing needed it when it started: restart it",
+                )
+            })?;
+        }
+        Ok(sorted)
     }
 
     /// Changes translators one after the other. `before` gets what there was of those that are another now.
     fn change_translators(
         &mut self,
         changed: Vec<(usize, Translator)>,
+        former: &Former,
+        yielding: &BTreeSet<String>,
         before: &mut Vec<(usize, Before)>,
         names: &mut Changes,
     ) -> Result<(), Failure> {
         for (at, new) in changed {
             alive();
+            self.let_yield(at, yielding, before);
             let one = &mut self.translators.running[at];
             if one.place.attach == Attach::Ingress {
                 check_bypass(&new)?;
             }
-            match one.change(&new)? {
-                None => {
-                    names.same += 1;
-                    one.settle_quietly();
-                }
-                Some(old) => {
-                    names.changed.push(new.name.to_string());
-                    before.push((at, old));
-                }
+            // The first name is the one before the reload.
+            let renamed = former.iter().find(|(it, _)| *it == at).map(|(_, name)| name);
+            let change = one.change(&new)?;
+            match (&change, renamed) {
+                (_, Some(name)) => names.renamed.push(format!("{name} to {}", new.name)),
+                (None, None) => names.same += 1,
+                (Some(_), None) => names.changed.push(new.name.to_string()),
+            }
+            match change {
+                None => one.settle_quietly(),
+                Some(old) => before.push((at, old)),
             }
         }
         Ok(())
+    }
+
+    /// The translators that give something up: those that change, and those that are not in the file any more.
+    fn yielding(&self, config: &Config, changed: &[(usize, Translator)]) -> BTreeSet<String> {
+        let gives_up = |(at, one): &(usize, &Running)| match changed.iter().find(|it| it.0 == *at) {
+            Some((_, new)) => *new != one.config,
+            None => !config.translators.iter().any(|new| new.name == one.config.name),
+        };
+        let running = self.translators.running.iter().enumerate().filter(gives_up);
+        running.map(|(_, one)| one.name().to_owned()).collect()
+    }
+
+    /// Lets a translator take routes over from others that give them up: all of those that have not changed yet, and of the
+    /// others what they want no more.
+    fn let_yield(&mut self, at: usize, yielding: &BTreeSet<String>, changed: &[(usize, Before)]) {
+        let running = &mut self.translators.running;
+        let mut others = Vec::new();
+        for (place, one) in running.iter().enumerate() {
+            if place != at && yielding.contains(one.name()) {
+                let has_changed = changed.iter().any(|(it, _)| *it == place);
+                let keeps = if has_changed { one.wanted_now().to_vec() } else { Vec::new() };
+                others.push((one.name().to_owned(), keeps));
+            }
+        }
+        running[at].take_over_from(&others);
+    }
+
+    /// After an error: former names, and what others have taken over and given back.
+    fn go_back(&mut self, former: Former) {
+        self.rename_back(former);
+        self.translators.running.iter_mut().for_each(Running::take_over_nothing);
+        self.translators.running.iter_mut().for_each(Running::restore);
     }
 
     fn read(&self) -> Result<Config, Failure> {
@@ -143,11 +216,14 @@ impl Daemon {
     }
 
     /// Automatic CLATs that there were none of so far.
-    fn open_automatic(&self, config: &Config) -> Result<Vec<Auto>, Failure> {
+    fn new_automatic<'c>(&self, config: &'c Config) -> impl Iterator<Item = &'c Translator> {
         let known =
-            |new: &&Translator| self.automatic.iter().any(|auto| auto.name() == new.name.as_str());
-        let fresh = config.translators.iter().filter(|new| new.is_automatic() && !known(new));
-        let fresh: Vec<Translator> = fresh.cloned().collect();
+            |new: &Translator| self.automatic.iter().any(|auto| auto.name() == new.name.as_str());
+        config.translators.iter().filter(move |new| new.is_automatic() && !known(new))
+    }
+
+    fn open_automatic(&self, config: &Config) -> Result<Vec<Auto>, Failure> {
+        let fresh: Vec<Translator> = self.new_automatic(config).cloned().collect();
         auto::open(&fresh, &self.translators.context)
     }
 
@@ -215,11 +291,23 @@ fn name(one: &Running) -> String {
     one.name().to_owned()
 }
 
+/// Translators of a new configuration, by what there is to do.
+#[derive(Default)]
+struct Sorted {
+    /// How many stay as they are in any case.
+    kept: usize,
+    /// Those that run, by their place, with their new configuration, which may be the old one.
+    changed: Vec<(usize, Translator)>,
+    /// Those to be set up.
+    fresh: Vec<Translator>,
+}
+
 /// What a reload did.
 #[derive(Default)]
 struct Changes {
     added: Vec<String>,
     changed: Vec<String>,
+    renamed: Vec<String>,
     removed: Vec<String>,
     same: usize,
     /// Sessions and mappings that do not fit any more.
@@ -264,7 +352,12 @@ impl Changes {
     }
 
     fn sentence(&self) -> String {
-        let lists = [("new", &self.added), ("changed", &self.changed), ("gone", &self.removed)];
+        let lists = [
+            ("new", &self.added),
+            ("changed", &self.changed),
+            ("renamed", &self.renamed),
+            ("gone", &self.removed),
+        ];
         let lists = lists.iter().filter(|(_, names)| !names.is_empty());
         let mut parts: Vec<String> =
             lists.map(|(what, names)| format!("{what}: {}", names.join(", "))).collect();

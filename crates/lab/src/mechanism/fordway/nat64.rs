@@ -4,6 +4,8 @@
 use fordway_data::addresses::{BOUND_V4, CLIENT_V6, NAT64_POOL6, POOL4_FIRST};
 use serde_json::Value;
 
+use crate::mechanism::Room;
+
 /// Addresses and ports that sessions may have: see `topology::POOL4`.
 const PORTS: &str = "203.0.113.64/26:1024-65535";
 /// What hosts get that are asked for by name: the upper half of the pool.
@@ -11,26 +13,38 @@ const ADDRESSES: &str = "203.0.113.96/27";
 /// The gateway's own default; smaller tables would save nothing worth having.
 const LEAST_ROOM: u32 = 262_144;
 
+/// Sessions of UDP, closed TCP sessions and ports in hold-down live for a second.
+const SHORT: [&str; 2] = [
+    "allow_short_lifetimes=true",
+    "lifetimes={ udp = \"1s\", tcp_trans = \"1s\", port_rest = \"1s\" }",
+];
+
 /// The subcommand and its own options, with room for so many sessions.
-pub(super) fn options(sessions: u32, algs: &[String]) -> Vec<String> {
+pub(super) fn options(room: Room, algs: &[String]) -> Vec<String> {
     let argv = ["nat64", "--pool6", NAT64_POOL6, "--pool4", PORTS, "--interface", "nat64"];
-    stateful(&argv, sessions, algs)
+    stateful(&argv, room, algs)
 }
 
 /// The same of NAT-PT: IPv6 hosts begin as with NAT64, the client has an address for what IPv4 hosts begin, and
 /// further hosts that are asked for by name get one of the rest.
-pub(super) fn historic(sessions: u32, algs: &[String]) -> Vec<String> {
+pub(super) fn historic(room: Room, algs: &[String]) -> Vec<String> {
     let bound = format!("{BOUND_V4}={CLIENT_V6}");
     let argv = ["nat-pt", "--pool6", NAT64_POOL6, "--pool4", POOL4_FIRST, "--binding", &bound];
     let rest = ["--addresses", ADDRESSES, "--interface", "natpt0"];
-    stateful(&[&argv[..], &rest].concat(), sessions, algs)
+    stateful(&[&argv[..], &rest].concat(), room, algs)
 }
 
-fn stateful(argv: &[&str], sessions: u32, algs: &[String]) -> Vec<String> {
+fn stateful(argv: &[&str], room: Room, algs: &[String]) -> Vec<String> {
     let mut argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
-    // Directories of the tables are as large as the next power of two: tables of that size waste nothing.
-    let room = sessions.max(LEAST_ROOM).next_power_of_two();
-    argv.extend(["--set".to_owned(), format!("max_sessions={room}")]);
+    let mut set = |setting: String| argv.extend(["--set".to_owned(), setting]);
+    if room.recycles {
+        SHORT.iter().for_each(|setting| set((*setting).to_owned()));
+        set(format!("max_sessions={}", room.sessions));
+    } else {
+        // Directories of the tables are as large as the next power of two: tables of that size waste nothing.
+        let sessions = room.sessions.max(LEAST_ROOM).next_power_of_two();
+        set(format!("max_sessions={sessions}"));
+    }
     if !algs.is_empty() {
         argv.extend(["--set".to_owned(), format!("alg={algs:?}")]);
     }
@@ -60,9 +74,12 @@ mod tests {
 
     #[test]
     fn the_tables_have_room_for_the_sessions() {
-        let room = |sessions| options(sessions, &[]).last().cloned().unwrap();
+        let room = |sessions| options(Room::of(sessions), &[]).last().cloned().unwrap();
         assert_eq!([room(1_000_000), room(10)], ["max_sessions=1048576", "max_sessions=262144"]);
-        let gateways = options(10, &["ftp".to_owned()]);
+        let exact = options(Room { sessions: 5000, recycles: true }, &[]);
+        assert_eq!(exact.last().unwrap(), "max_sessions=5000");
+        assert!(exact.iter().any(|word| word.starts_with("lifetimes=")));
+        let gateways = options(Room::of(10), &["ftp".to_owned()]);
         assert_eq!(gateways.last().unwrap(), "alg=[\"ftp\"]");
         assert!(PORTS.starts_with(POOL4));
     }

@@ -18,10 +18,13 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tracing::{debug, error, info, warn};
 
+use super::peer::{Access, Peer};
+use super::socket::Listeners;
 use crate::daemon::serve::handle::Handle;
 use crate::daemon::serve::requests::Requests;
 use crate::daemon::serve::trace::Subscription;
 use crate::failure::Failure;
+use crate::log;
 use crate::tables::{Filter as EntryWish, Read, Reader};
 use crate::trace::{Filter, SYNTAX};
 
@@ -31,11 +34,22 @@ const MAX_CLIENTS: usize = 64;
 /// Parts of a table that wait for a client.
 const PARTS: usize = 8;
 
-/// Serves clients for ever. `timeout` is the time that a request may take to come in, and its reply
+/// Serves clients of both sockets for ever. `timeout` is the time that a request may take to come in, and its reply
 /// to be taken.
-pub(crate) async fn serve(
+pub(crate) async fn serve(listeners: Listeners, requests: Requests, timeout: Duration) {
+    let read = async {
+        if let Some(listener) = listeners.read {
+            accept(listener, Access::Read, &requests, timeout).await;
+        }
+    };
+    tokio::join!(accept(listeners.control, Access::Admin, &requests, timeout), read);
+}
+
+/// Serves clients of a socket. Those of the other have places of their own.
+async fn accept(
     listener: std::os::unix::net::UnixListener,
-    requests: Requests,
+    access: Access,
+    requests: &Requests,
     timeout: Duration,
 ) {
     let listener = match UnixListener::from_std(listener) {
@@ -55,7 +69,9 @@ pub(crate) async fn serve(
                 };
                 let (requests, idle) = (requests.clone(), idle.clone());
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = converse(stream, &requests, &idle, timeout).await {
+                    let peer = Peer::of(&stream, access);
+                    let served = async { converse(stream, peer?, &requests, &idle, timeout).await };
+                    if let Err(error) = served.await {
                         debug!("control socket: {error}");
                     }
                     drop(permit);
@@ -98,6 +114,7 @@ impl Idle {
 
 async fn converse(
     stream: UnixStream,
+    peer: Peer,
     requests: &Requests,
     idle: &Idle,
     timeout: Duration,
@@ -112,7 +129,7 @@ async fn converse(
         let (reply, then) = match idle.wait(tokio::time::timeout(timeout, read)).await {
             Some(Ok(read)) => match read? {
                 0 => return Ok(()),
-                _ if line.ends_with(b"\n") => answer(&line, requests).await?,
+                _ if line.ends_with(b"\n") => answer(&line, &peer, requests).await?,
                 _ if line.len() == MAX_REQUEST => {
                     let text = format!("a request has at most {MAX_REQUEST} octets");
                     (Some(Reply::Error(text)), Then::Close)
@@ -228,22 +245,35 @@ struct Listing {
     filter: EntryWish,
 }
 
-/// Reads a request, and has it carried out.
-async fn answer(line: &[u8], requests: &Requests) -> io::Result<(Option<Reply>, Then)> {
-    match from_line(line) {
-        Ok(Request::Trace { name, filter }) => match filter.parse::<Filter>() {
-            Ok(filter) => requests.submit(move |daemon| start_trace(daemon, &name, filter)).await,
-            Err(error) => {
-                let failure = Failure::usage(error.to_string(), SYNTAX);
-                Ok((Some(failed(&failure)), Then::GoOn))
-            }
-        },
-        Ok(request) => requests.submit(move |daemon| carry_out(request, daemon)).await,
+/// Reads a request, and has it carried out if the client may ask it.
+async fn answer(
+    line: &[u8],
+    peer: &Peer,
+    requests: &Requests,
+) -> io::Result<(Option<Reply>, Then)> {
+    let request: Request = match from_line(line) {
+        Ok(request) => request,
         Err(error) => {
             let text = format!("this request is not understood: {error}");
-            Ok((Some(Reply::Error(text)), Then::GoOn))
+            return Ok((Some(Reply::Error(text)), Then::GoOn));
         }
+    };
+    let audited = (!request.is_read()).then(|| serde_json::to_string(&request)).transpose()?;
+    let (reply, then) = match (peer.refuses(&request), request) {
+        (Some(refusal), _) => (Some(refusal), Then::Close),
+        (None, Request::Trace { name, filter }) => match filter.parse::<Filter>() {
+            Ok(filter) => requests.submit(move |daemon| start_trace(daemon, &name, filter)).await?,
+            Err(error) => {
+                let failure = Failure::usage(error.to_string(), SYNTAX);
+                (Some(failed(&failure)), Then::GoOn)
+            }
+        },
+        (None, request) => requests.submit(move |daemon| carry_out(request, daemon)).await?,
+    };
+    if let Some(request) = audited {
+        peer.audit(&request, reply.as_ref());
     }
+    Ok((reply, then))
 }
 
 /// On the daemon's own thread.
@@ -251,7 +281,11 @@ fn carry_out(request: Request, daemon: &Handle) -> (Option<Reply>, Then) {
     let reply = match request {
         Request::Status {} => Reply::Status(Box::new(daemon.status())),
         Request::Stats {} => Reply::Stats(Box::new(daemon.stats())),
-        Request::Reload {} => {
+        Request::Reload { dry_run: true } => match daemon.reload_plan() {
+            Ok(plan) => Reply::Plan(plan),
+            Err(failure) => failed(&failure),
+        },
+        Request::Reload { dry_run: false } => {
             let reloaded = daemon.reload();
             match &reloaded {
                 Ok(done) => info!("{done}"),
@@ -259,6 +293,11 @@ fn carry_out(request: Request, daemon: &Handle) -> (Option<Reply>, Then) {
             }
             done(reloaded)
         }
+        Request::LogLevel { level } => done(log::set_level(&level)),
+        Request::Measure { name, on } => match daemon.measure(&name, on) {
+            Some(set) => done(set),
+            None => Reply::Unknown(name),
+        },
         Request::Down { name } => match daemon.down(&name) {
             Some(ended) => done(ended.map(|()| format!("{name} is taken down"))),
             None => Reply::Unknown(name),

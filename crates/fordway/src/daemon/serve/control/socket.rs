@@ -1,42 +1,125 @@
-//! The control socket's file: accessible to its owner alone, replaced if its daemon is dead, refused if it runs.
+//! The files of the control socket, for its owner alone, and of the socket for reading beside it, for a group too. They are
+//! replaced if their daemon is dead; a daemon that runs is refused.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError, set_permissions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use fordway_control::read_socket;
 use rustix::fs::{Mode, OFlags};
+use tracing::warn;
 
 use crate::failure::Failure;
 
-/// Removes the socket's file at the end.
+/// Removes the sockets' files at the end.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    socket: PathBuf,
+    sockets: Vec<PathBuf>,
     /// Locked as long as the daemon lives, however it ends.
     _lock: File,
 }
 
-/// Listens on `socket`, which only its owner may use.
+/// What the daemon listens on.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    pub(crate) control: UnixListener,
+    /// For members of a group, who may read.
+    pub(crate) read: Option<UnixListener>,
+}
+
+/// Listens on `control`, which only its owner may use, and on the socket for reading if `readers` is a group.
 ///
-/// A file that a dead daemon left is replaced. Whether the other is dead is told by a lock beside
+/// Files that a dead daemon left are replaced. Whether the other is dead is told by a lock beside
 /// the socket, so that two that start at once can't both win.
-pub(crate) fn listen(socket: &Path) -> Result<(UnixListener, Guard), Failure> {
-    let failed = |what: &str, error: &dyn std::fmt::Display| {
-        Failure::failed(format!("cannot {what} the control socket {}: {error}", socket.display()))
-            .hint("name another with --socket or [control] socket")
-    };
+pub(crate) fn listen(
+    control: &Path,
+    readers: Option<Readers>,
+) -> Result<(Listeners, Guard), Failure> {
     // Before anything is made.
-    if SocketAddr::from_pathname(socket).is_err() {
-        return Err(failed("listen on", &"a socket's path has at most 107 octets"));
-    }
-    if let Some(parent) = socket.parent() {
+    check_length(control)?;
+    if let Some(parent) = control.parent() {
         let mut dir = DirBuilder::new();
         dir.recursive(true).mode(0o755);
-        dir.create(parent).map_err(|error| failed("make the folder of", &error))?;
+        let made = dir.create(parent);
+        made.map_err(|error| failed(control, "make the folder of", &error))?;
     }
-    let lock = lock(socket)?;
+    let lock = lock(control)?;
+    let mut guard = Guard { sockets: Vec::new(), _lock: lock };
+    let listener = bind(control)?;
+    guard.sockets.push(control.to_owned());
+    let read = match readers {
+        None => None,
+        Some(Readers { group, is_named }) => {
+            let socket = read_socket(control);
+            let listener = bind(&socket)?;
+            guard.sockets.push(socket.clone());
+            let opened = chown(&socket, None, Some(group))
+                .and_then(|()| set_permissions(&socket, Permissions::from_mode(0o660)));
+            if let Err(error) = opened {
+                let failure = failed(&socket, "give a group access to", &error);
+                if is_named {
+                    return Err(failure);
+                }
+                // Nobody has asked for it. Without CAP_CHOWN there is no socket for reading.
+                warn!("{}", failure.line());
+            }
+            Some(listener)
+        }
+    };
+    Ok((Listeners { control: listener, read }, guard))
+}
+
+/// A group whose members may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Readers {
+    group: u32,
+    /// The configuration names it.
+    is_named: bool,
+}
+
+/// The group whose members may read; `None`: there is none. `wanted` is its name or number; without it, the group
+/// `fordway` if there is one.
+pub(crate) fn readers(wanted: Option<&str>) -> Result<Option<Readers>, Failure> {
+    let readers = |group| Readers { group, is_named: wanted.is_some() };
+    if let Some(number) = wanted.and_then(|wanted| wanted.parse().ok()) {
+        return Ok(Some(readers(number)));
+    }
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    match (group_of(&groups, wanted.unwrap_or("fordway")), wanted) {
+        (None, Some(name)) => {
+            Err(Failure::failed(format!("there is no group {name}, as [control] read_group says"))
+                .hint(format!("groupadd --system {name}, or leave read_group out")))
+        }
+        (group, _) => Ok(group.map(readers)),
+    }
+}
+
+/// The number of a group in a file as /etc/group is.
+fn group_of(groups: &str, name: &str) -> Option<u32> {
+    let mut lines = groups.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| {
+        (fields.next() == Some(name)).then(|| fields.nth(1)).flatten()?.parse().ok()
+    })
+}
+
+fn failed(socket: &Path, what: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure::failed(format!("cannot {what} the control socket {}: {error}", socket.display()))
+        .hint("name another with --socket or [control] socket")
+}
+
+fn check_length(socket: &Path) -> Result<(), Failure> {
+    match SocketAddr::from_pathname(socket) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(failed(socket, "listen on", &"a socket's path has at most 107 octets")),
+    }
+}
+
+/// Listens on a socket that only its owner may use.
+fn bind(socket: &Path) -> Result<UnixListener, Failure> {
+    check_length(socket)?;
+    let failed = |what: &str, error: &dyn std::fmt::Display| failed(socket, what, error);
     match std::fs::symlink_metadata(socket) {
         // A mistyped path must not delete a file.
         Ok(found) if !found.file_type().is_socket() => {
@@ -61,7 +144,7 @@ pub(crate) fn listen(socket: &Path) -> Result<(UnixListener, Guard), Failure> {
     rustix::process::umask(before);
     let listener = bound.map_err(|error| failed("listen on", &error))?;
     listener.set_nonblocking(true).map_err(|error| failed("listen on", &error))?;
-    Ok((listener, Guard { socket: socket.to_owned(), _lock: lock }))
+    Ok(listener)
 }
 
 /// Whether a socket has no listener any more.
@@ -109,6 +192,27 @@ fn lock(socket: &Path) -> Result<File, Failure> {
 impl Drop for Guard {
     fn drop(&mut self) {
         // The lock's file stays: removing it would let two daemons lock two files of one name.
-        let _ = std::fs::remove_file(&self.socket);
+        for socket in &self.sockets {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_has_a_number_or_is_not_there() {
+        let groups = "root:x:0:\nfordways:x:7:\nfordway:x:998:alice,bob\nbroken\nworse:x:many:\n";
+        let number = |name| group_of(groups, name);
+        assert_eq!(number("fordway"), Some(998));
+        assert_eq!(number("root"), Some(0));
+        for missing in ["ford", "broken", "worse", "x", ""] {
+            assert_eq!(number(missing), None, "{missing}");
+        }
+        assert_eq!(readers(Some("998")).unwrap(), Some(Readers { group: 998, is_named: true }));
+        let error = readers(Some("no-such-group")).unwrap_err().line();
+        assert!(error.contains("no group no-such-group"), "{error}");
     }
 }

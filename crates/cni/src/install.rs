@@ -1,0 +1,221 @@
+//! Installs the plugin on a node: the program, and its entry in the network's list of plugins.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use crate::{Code, Command, Failure, Request, Result};
+
+/// The plugin's type, and its program's name.
+const TYPE: &str = "fordway-cni";
+
+/// Endings of names that runtimes read; `.conflist` is a list of plugins.
+const ENDINGS: [&str; 3] = ["conf", "conflist", "json"];
+
+/// Where the plugin is installed, and how.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    bin_dir: PathBuf,
+    conf_dir: PathBuf,
+    /// The plugin's entry in the list.
+    entry: Value,
+}
+
+impl Installation {
+    /// `keys`: a JSON object with the plugin's own keys.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::read`] for a network with these keys.
+    pub fn new(bin_dir: &Path, conf_dir: &Path, keys: &str) -> Result<Self> {
+        let keys: Map<String, Value> = serde_json::from_str(keys).map_err(|error| {
+            Failure::new(Code::Decoding, "the plugin's keys are no JSON object")
+                .details(error.to_string())
+        })?;
+        let mut entry = json!({ "type": TYPE });
+        let mut sample = json!({ "cniVersion": "1.1.0", "name": "sample", "type": TYPE });
+        for map in [&mut entry, &mut sample] {
+            if let Some(map) = map.as_object_mut() {
+                map.extend(keys.clone());
+            }
+        }
+        Request::read(Command::Status, |_| None, sample.to_string().as_bytes())?;
+        Ok(Installation { bin_dir: bin_dir.to_owned(), conf_dir: conf_dir.to_owned(), entry })
+    }
+
+    /// Installs what is missing or different. Returns what was done, as sentences; nothing if all was there.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::Io`], and [`Code::Later`] while there is no list of plugins yet.
+    pub fn install(&self) -> Result<Vec<String>> {
+        let mut done = Vec::new();
+        let program = self.bin_dir.join(TYPE);
+        let own =
+            fs::read("/proc/self/exe").map_err(failed("read", Path::new("/proc/self/exe")))?;
+        if fs::read(&program).ok().as_ref() != Some(&own) {
+            replace(&program, &own, 0o755)?;
+            done.push(format!("installed {}", program.display()));
+        }
+        let (path, mut list) = self.list()?;
+        let plugins = plugins(&path, &mut list)?;
+        let mut wanted: Vec<Value> =
+            plugins.iter().filter(|it| it["type"] != TYPE).cloned().collect();
+        wanted.push(self.entry.clone());
+        if *plugins != wanted {
+            *plugins = wanted;
+            write(&path, &list)?;
+            done.push(format!("added {TYPE} to {}", path.display()));
+        }
+        Ok(done)
+    }
+
+    /// Takes the entry out of all lists, and removes the program. Returns what was done, as sentences.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::Io`].
+    pub fn uninstall(&self) -> Result<Vec<String>> {
+        let mut done = Vec::new();
+        for path in self.files()? {
+            let Ok((path, mut list)) = read(path) else { continue };
+            let Ok(plugins) = plugins(&path, &mut list) else { continue };
+            let before = plugins.len();
+            plugins.retain(|it| it["type"] != TYPE);
+            if plugins.len() < before {
+                write(&path, &list)?;
+                done.push(format!("took {TYPE} out of {}", path.display()));
+            }
+        }
+        let program = self.bin_dir.join(TYPE);
+        match fs::remove_file(&program) {
+            Ok(()) => done.push(format!("removed {}", program.display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("remove", &program)(error)),
+        }
+        Ok(done)
+    }
+
+    /// The list that a runtime uses: the first by name.
+    fn list(&self) -> Result<(PathBuf, Value)> {
+        let none = || {
+            Failure::new(
+                Code::Later,
+                format!("{} has no network configuration", self.conf_dir.display()),
+            )
+            .details("the cluster's network plugin writes it")
+        };
+        read(self.files()?.into_iter().next().ok_or_else(none)?)
+    }
+
+    /// Network configurations, in the order of their names.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(&self.conf_dir).map_err(failed("read", &self.conf_dir))?;
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let is_read = |path: &PathBuf| {
+            path.extension().and_then(OsStr::to_str).is_some_and(|end| ENDINGS.contains(&end))
+        };
+        let mut paths: Vec<PathBuf> = paths.filter(is_read).collect();
+        paths.sort();
+        Ok(paths)
+    }
+}
+
+fn read(path: PathBuf) -> Result<(PathBuf, Value)> {
+    let text = fs::read(&path).map_err(failed("read", &path))?;
+    let list = serde_json::from_slice(&text).map_err(|error| {
+        Failure::new(Code::Later, format!("{} is no JSON", path.display()))
+            .details(error.to_string())
+    })?;
+    Ok((path, list))
+}
+
+fn plugins<'a>(path: &Path, list: &'a mut Value) -> Result<&'a mut Vec<Value>> {
+    let none = || {
+        Failure::new(Code::Configuration, format!("{} is no list of plugins", path.display()))
+            .details("a chained plugin needs a .conflist with \"plugins\"")
+    };
+    list.get_mut("plugins").and_then(Value::as_array_mut).ok_or_else(none)
+}
+
+fn write(path: &Path, list: &Value) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(list).unwrap_or_default();
+    text.push(b'\n');
+    replace(path, &text, 0o600)
+}
+
+/// Replaces a file at once. Until it is complete it has a name that no runtime reads.
+fn replace(path: &Path, octets: &[u8], mode: u32) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let new = path.with_file_name(format!(".{name}.new"));
+    let put = || {
+        fs::write(&new, octets)?;
+        // That of the file before, if there is one.
+        let mode = path.metadata().map_or(mode, |it| it.permissions().mode() & 0o777);
+        fs::set_permissions(&new, fs::Permissions::from_mode(mode))?;
+        fs::rename(&new, path)
+    };
+    put().map_err(failed("write", path))
+}
+
+fn failed<'a>(verb: &'a str, path: &'a Path) -> impl Fn(io::Error) -> Failure + 'a {
+    move |error| {
+        Failure::new(Code::Io, format!("cannot {verb} {}", path.display()))
+            .details(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_list_gets_the_plugin_once_and_loses_it_again() {
+        let [bin, conf] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let first = conf.path().join("10-pods.conflist");
+        let second = conf.path().join("20-other.conflist");
+        let list = json!({ "cniVersion": "1.0.0", "name": "pods", "plugins": [{ "type": "ptp", "mtu": 1400 }] });
+        for path in [&first, &second] {
+            fs::write(path, list.to_string()).unwrap();
+        }
+        fs::write(conf.path().join("05-note.txt"), "{").unwrap();
+        let with = |keys: &str| Installation::new(bin.path(), conf.path(), keys).unwrap();
+        let types = |path: &Path| -> Vec<Value> {
+            let (_, list) = read(path.to_owned()).unwrap();
+            list["plugins"].as_array().unwrap().iter().map(|it| it["type"].clone()).collect()
+        };
+        let installation = with(r#"{ "pref64": "64:ff9b::/96" }"#);
+        assert_eq!(installation.install().unwrap().len(), 2);
+        assert_eq!(installation.install().unwrap(), Vec::<String>::new());
+        assert_eq!(types(&first), ["ptp", TYPE]);
+        assert_eq!(types(&second), ["ptp"]);
+        let mode = bin.path().join(TYPE).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755);
+        // Other keys replace the entry.
+        assert_eq!(with("{}").install().unwrap().len(), 1);
+        assert_eq!(types(&first), ["ptp", TYPE]);
+        // The network's own plugin writes its list anew.
+        fs::write(&first, list.to_string()).unwrap();
+        assert_eq!(with("{}").install().unwrap().len(), 1);
+        assert_eq!(with("{}").uninstall().unwrap().len(), 2);
+        assert_eq!(read(first).unwrap().1, list);
+        assert_eq!(fs::read_dir(bin.path()).unwrap().count(), 0);
+        assert_eq!(with("{}").uninstall().unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_can_not_be_installed_is_told() {
+        let [bin, conf] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let new = |keys: &str| Installation::new(bin.path(), conf.path(), keys);
+        assert_eq!(new("[]").unwrap_err().code, Code::Decoding);
+        assert_eq!(new(r#"{ "pref46": "x" }"#).unwrap_err().code, Code::Field);
+        let installation = new("{}").unwrap();
+        assert_eq!(installation.install().unwrap_err().code, Code::Later);
+        fs::write(conf.path().join("10-pods.conf"), r#"{ "type": "ptp" }"#).unwrap();
+        assert_eq!(installation.install().unwrap_err().code, Code::Configuration);
+    }
+}

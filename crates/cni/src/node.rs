@@ -1,0 +1,162 @@
+//! The node's part: entries of pods, and routes to CLATs.
+
+use std::fs::{self, DirBuilder};
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use fordway_bpf::{Pod, PodPrograms, Pods, pods_root};
+use fordway_net::{BriefLock, IpNet, NamespaceId, Netlink, Route};
+
+use crate::{Code, Failure, Result, prefix};
+
+/// Where locks and discovered prefixes are.
+const RUN: &str = "/run/fordway-cni";
+
+/// Error number of the kernel: there is no such route.
+const ESRCH: i32 = 3;
+
+/// The node that the plugin runs on: a network namespace.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// Tells its namespace from others.
+    pub(crate) name: String,
+    pub(crate) inode: u64,
+    folder: PathBuf,
+}
+
+impl Node {
+    /// That of the calling thread.
+    pub(crate) fn current() -> Result<Node> {
+        let id = NamespaceId::current()?;
+        let name = id.to_string();
+        Ok(Node { folder: pods_root().join(&name), name, inode: id.inode })
+    }
+
+    /// The folder of locks and prefixes.
+    pub(crate) fn run() -> Result<&'static Path> {
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(RUN);
+        made.map_err(|error| {
+            Failure::new(Code::Io, format!("cannot make {RUN}")).details(error.to_string())
+        })?;
+        Ok(Path::new(RUN))
+    }
+
+    /// Locks other plugins of this node out.
+    pub(crate) fn lock(&self) -> Result<BriefLock> {
+        Ok(BriefLock::acquire(&self.lock_file()?)?)
+    }
+
+    fn lock_file(&self) -> Result<PathBuf> {
+        Ok(Node::run()?.join(format!("lock-{}", self.name)))
+    }
+
+    /// The entries, if there are any.
+    pub(crate) fn pods(&self) -> Result<Option<Pods>> {
+        Ok(Pods::open(&self.folder)?)
+    }
+
+    /// Writes a pod's entry, if it is not there as it has to be. `make`: the pod with these programs. Entries of pods that
+    /// had the same address and are gone without DEL are removed.
+    pub(crate) fn enter(
+        &self,
+        programs: impl FnOnce(&Pods) -> Result<PodPrograms>,
+        make: impl FnOnce(&PodPrograms) -> Pod,
+    ) -> Result<PodPrograms> {
+        let _lock = self.lock()?;
+        let pods = Pods::create(&self.folder)?;
+        let programs = programs(&pods)?;
+        let pod = make(&programs);
+        for (other, _) in pods.list()? {
+            if other == pod {
+                return Ok(programs);
+            }
+            if clash(&other, &pod) {
+                let what = format!(
+                    "the pod {} with its CLAT {} and the pod {} with its CLAT {} would share an address",
+                    pod.address, pod.clat, other.address, other.clat
+                );
+                return Err(Failure::new(Code::Configuration, what).details(
+                    "pods' addresses have to differ behind clatPrefix, and to lie outside of it",
+                ));
+            }
+            if other.key == pod.key || other.clat == pod.clat {
+                pods.remove(other.key)?;
+            }
+        }
+        if !pods.insert(&pod)? {
+            let what = "there is no room for another pod";
+            return Err(Failure::new(Code::Later, what)
+                .details("does the runtime call DEL or GC? `fordway-cni list` shows the pods"));
+        }
+        Ok(programs)
+    }
+
+    /// Removes pods' entries, and what no pod uses any more.
+    pub(crate) fn leave(&self, keys: &[u64]) -> Result<()> {
+        let _lock = self.lock()?;
+        let Some(pods) = self.pods()? else { return self.forget() };
+        for key in keys {
+            pods.remove(*key)?;
+        }
+        pods.tidy()?;
+        self.forget()
+    }
+
+    /// Without entries no file is left. The lock is held.
+    fn forget(&self) -> Result<()> {
+        if self.pods()?.is_some() {
+            return Ok(());
+        }
+        prefix::forget(Node::run()?, &self.name);
+        // Another plugin that waits for the lock makes its file anew.
+        let _ = fs::remove_file(self.lock_file()?);
+        // The folder that has those of all namespaces.
+        let _ = fs::remove_dir(pods_root());
+        Ok(())
+    }
+
+    /// Routes the CLAT's address as the pod's own. Where the same route leads to both, as on a bridge, nothing is needed:
+    /// the pod answers for both addresses.
+    pub(crate) fn route(pod: Ipv6Addr, clat: Ipv6Addr) -> Result<()> {
+        if let Some(route) = wanted_route(pod, clat)? {
+            Netlink::open()?.replace_route(&route)?;
+        }
+        Ok(())
+    }
+
+    /// Whether both addresses are routed alike.
+    pub(crate) fn is_routed(pod: Ipv6Addr, clat: Ipv6Addr) -> Result<bool> {
+        Ok(wanted_route(pod, clat)?.is_none())
+    }
+
+    /// Removes the route. It is no error if there is none.
+    pub(crate) fn unroute(clat: Ipv6Addr) -> Result<()> {
+        let mut route = Route::new(IpNet::from(IpAddr::V6(clat)), "");
+        // Whatever device it leads out of.
+        route.device = None;
+        match Netlink::open()?.delete_route(&route) {
+            Err(error) if error.errno() != Some(ESRCH) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether an address of one pod is another's. A pod with the same address of its own is an earlier one, which is gone.
+fn clash(other: &Pod, pod: &Pod) -> bool {
+    let same = other.clat == pod.clat && other.address != pod.address;
+    same || other.clat == pod.address || other.address == pod.clat
+}
+
+fn wanted_route(pod: Ipv6Addr, clat: Ipv6Addr) -> Result<Option<Route>> {
+    let mut netlink = Netlink::open()?;
+    // A node that does not reach its pods carries none of their packets.
+    let Some(to_pod) = netlink.next_hop(pod.into())? else { return Ok(None) };
+    let to_clat = netlink.next_hop(clat.into())?;
+    if to_clat.is_some_and(|it| it.device == to_pod.device && it.gateway == to_pod.gateway) {
+        return Ok(None);
+    }
+    let mut route = Route::new(IpNet::from(IpAddr::V6(clat)), &to_pod.device);
+    route.gateway = to_pod.gateway;
+    Ok(Some(route))
+}
