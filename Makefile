@@ -19,6 +19,7 @@ TEST_NEEDS     := $(LAB_NEEDS) bind9-dnsutils chromium dnsmasq-base kea-dhcp6-se
 # What makes packages and an image of the built programs, and what tests them.
 PACKAGE_NEEDS  := buildah debhelper dpkg-dev lintian xz-utils
 PACKAGE_TEST_NEEDS := $(PACKAGE_NEEDS) iproute2 iputils-ping mmdebstrap nftables podman procps python3 runc systemd util-linux
+SYSTEMD_NEEDS  := $(PACKAGE_NEEDS) e2fsprogs mmdebstrap python3 qemu-system-x86 util-linux
 
 # Tests of crates/testkit that need nothing but the core.
 CORE_TESTS := all vectors
@@ -44,7 +45,7 @@ HOOKS   := $(LIBDIR)/networkd-dispatcher/routable.d/50-fordway-clat $(LIBDIR)/ne
 NMHOOK  := $(LIBDIR)/NetworkManager/dispatcher.d/50-fordway-clat
 
 .PHONY: help demo kernels test quick affected steady soak dist bench lint fmt coverage mutants faults fuzz release static packages debs tarball image
-.PHONY: packages-test install install-files uninstall clean rust test-needs lab-needs build-needs package-needs package-test-needs
+.PHONY: packages-test systemd systemd-needs install install-files uninstall clean rust test-needs lab-needs build-needs package-needs package-test-needs
 
 # This list.
 help:
@@ -162,6 +163,11 @@ image: package-needs static
 packages-test: package-test-needs packages
 	scripts/package-test
 
+# The packages below a booted systemd, in an emulated guest: units, watchdog, reboot, network managers, option 108, installation to
+# purge. Packs the programs that were built last. Ten minutes; SUITE=trixie: on Debian 13.
+systemd: systemd-needs
+	scripts/systemd $(SUITE:%=--suite %)
+
 rust:
 	@command -v $(CARGO) >/dev/null || { \
 		echo "Rust is missing: $(CARGO) is not on PATH. Install it from https://rustup.rs, for the user who runs make." >&2; \
@@ -181,6 +187,9 @@ package-needs:
 
 package-test-needs:
 	@scripts/needs $(PACKAGE_TEST_NEEDS)
+
+systemd-needs:
+	@scripts/needs $(SYSTEMD_NEEDS)
 
 # Builds and installs below PREFIX. The configuration of an earlier installation stays.
 install: $(PROFILE)

@@ -1,13 +1,12 @@
 //! Whether the host supports the kernel engine.
 
 use std::fs;
-use std::path::Path;
 
 use fordway_net::privilege::{self, Capability};
 
 use crate::Unsupported;
 use crate::capture::captured;
-use crate::pins::{self, BPFFS};
+use crate::pins;
 use crate::sys::{self, Feature};
 
 /// A host that supports the kernel engine.
@@ -40,7 +39,7 @@ pub fn probe() -> Result<Host, Unsupported> {
         kernel,
         tcx: sys::has_tcx(),
         jit: jit.is_ok_and(|value| value.trim() != "0"),
-        bpffs: pins::is_bpffs(Path::new(BPFFS)),
+        bpffs: pins::has_bpffs(),
     })
 }
 

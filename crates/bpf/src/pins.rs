@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::MapHandle;
@@ -212,8 +212,9 @@ impl Pins {
         let top = pins_root();
         for folder in self.folder.ancestors().skip(1).take_while(|folder| folder.starts_with(&top))
         {
-            // Another translator's folder may be there.
-            if fs::remove_dir(folder).is_err() {
+            // Another translator's folder may be there. The top folder of another user is that of a service, which may
+            // see nothing else of the file system.
+            if (folder == top && !is_own(folder)) || fs::remove_dir(folder).is_err() {
                 break;
             }
         }
@@ -246,12 +247,40 @@ pub fn pins_root() -> PathBuf {
 /// empty ([`Pins::remove_folder`]): then all are made again.
 fn create_folder(folder: &Path) -> io::Result<()> {
     const ATTEMPTS: u32 = 100;
-    let create = || DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let create = || {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        give_to_service(folder)
+    };
     let vanished = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     (1..ATTEMPTS)
         .map(|_| create())
         .find(|result| !result.as_ref().is_err_and(vanished))
         .unwrap_or_else(create)
+}
+
+fn is_own(folder: &Path) -> bool {
+    fs::metadata(folder).is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw())
+}
+
+/// Whether pins can be made: there is a BPF file system, or a service sees of it the folder of all pins alone.
+pub(crate) fn has_bpffs() -> bool {
+    is_bpffs(Path::new(BPFFS)) || is_bpffs(&pins_root())
+}
+
+/// Gives folders that root has made below the folder of a service's user to that user, as far as root may.
+fn give_to_service(folder: &Path) -> io::Result<()> {
+    let top = pins_root();
+    if !folder.starts_with(&top) || is_own(&top) || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let owner = fs::metadata(&top)?;
+    for folder in folder.ancestors().take_while(|folder| *folder != top) {
+        match chown(folder, Some(owner.uid()), Some(owner.gid())) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            result => result?,
+        }
+    }
+    Ok(())
 }
 
 /// Whether a folder lies in a BPF file system.
@@ -262,7 +291,7 @@ pub(crate) fn is_bpffs(folder: &Path) -> bool {
 
 /// Mounts a BPF file system at `/sys/fs/bpf` if there is none; needs `CAP_SYS_ADMIN` in that case.
 pub fn mount_bpffs() -> Result<(), Unsupported> {
-    if is_bpffs(Path::new(BPFFS)) {
+    if has_bpffs() {
         return Ok(());
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

@@ -28,6 +28,7 @@ pub(crate) use serve::handle::{Adjust, Job};
 use crate::failure::Failure;
 use crate::metrics;
 use crate::runtime::event_loop;
+use crate::systemd::{alive, notify, ready};
 use apply::prepared::Prepared;
 use apply::running::Running;
 use apply::translators::{Context, Translators, end_all, set_up, start_prepared, undo};
@@ -38,7 +39,7 @@ pub(crate) use handover::mappings::HEAD as MAPPINGS_HEAD;
 use reconcile::auto;
 use reconcile::watch::{Looks, Watch};
 use serve::handle::Handle;
-use serve::systemd::notify;
+
 use serve::{control, dstm_client, requests, services};
 use signals::{Signals, drain, hung_up};
 
@@ -98,6 +99,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         let mut others = services.capabilities();
         others.extend(auto::capabilities(&automatic));
         others.extend(dstm_client::capabilities(&dstm_clients));
+        others.extend(privilege::for_folder(&context.run_dir));
         if let Err(failure) = privilege::lower(manages, kernel, &others) {
             undo(prepared);
             return Err(failure);
@@ -200,7 +202,7 @@ fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> Result<control
 fn announce(daemon: &Handle, started: Instant) {
     let names = daemon.names();
     info!("ready after {} ms: {names}", started.elapsed().as_millis());
-    notify(&[NotifyState::Ready, NotifyState::Status(&format!("Running: {names}"))]);
+    ready(&format!("Running: {names}"));
 }
 
 /// Waits for a signal or a request to end, or for an engine to fail.
@@ -255,6 +257,7 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
                 }
                 daemon.mend_services();
                 daemon.state().translators.running.iter().for_each(Running::tell_paths);
+                alive();
             }
             () = tokio::time::sleep_until(looks.due().into()) => {
                 let began = Instant::now();

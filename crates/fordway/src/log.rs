@@ -1,5 +1,7 @@
 //! The daemon's log, on standard error.
 
+mod journal;
+
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
@@ -22,8 +24,14 @@ static SET_LEVEL: OnceLock<Box<SetLevel>> = OnceLock::new();
 
 type SetLevel = dyn Fn(LevelFilter) -> Result<(), reload::Error> + Send + Sync;
 
-/// Starts logging. The journal puts its own time before each line, so none is written there.
+/// Starts logging. The journal puts its own time before each line, so none is written there; text goes to it with its
+/// severity and its fields.
 pub(crate) fn start(log: Log) {
+    if log.format == LogFormat::Text
+        && let Some(journal) = journal::Journal::open()
+    {
+        return install(tracing_subscriber::registry().with(journal), log.level);
+    }
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let builder = tracing_subscriber::fmt()

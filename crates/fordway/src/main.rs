@@ -22,6 +22,7 @@ mod pins;
 mod report;
 mod runtime;
 mod settings;
+mod systemd;
 mod tables;
 mod terminal;
 mod top;

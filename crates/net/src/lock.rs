@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -108,7 +108,7 @@ fn remove_dead_beside(path: &Path) {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
@@ -116,7 +116,22 @@ fn open(path: &Path) -> io::Result<File> {
         // A process that may read the file may lock it.
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
-        .open(path)
+        .open(path)?;
+    give_to_folders_owner(&file, path)?;
+    Ok(file)
+}
+
+/// Gives a file or folder that root has made in another user's folder to that user: a service, which has to write it, too.
+/// Without the privilege for that, it stays root's.
+pub(crate) fn give_to_folders_owner(file: &File, path: &Path) -> io::Result<()> {
+    let Some(folder) = path.parent().map(fs::metadata).transpose()? else { return Ok(()) };
+    if file.metadata()?.uid() != 0 || folder.uid() == 0 {
+        return Ok(());
+    }
+    match fchown(file, Some(folder.uid()), Some(folder.gid())) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        result => result,
+    }
 }
 
 /// Whether the locked file is the one at the path. The holder before may have removed its file, and another process
@@ -164,6 +179,20 @@ mod tests {
         drop(lock);
         assert!(!path.exists());
         ProcessLock::acquire(&path).unwrap();
+    }
+
+    #[test]
+    fn what_root_makes_in_a_services_folder_belongs_to_the_service() {
+        if !fordway_testhost::is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(dir.path(), Some(12345), Some(12346)).unwrap();
+        let path = dir.path().join("one.lock");
+        let lock = ProcessLock::acquire(&path).unwrap();
+        let made = path.metadata().unwrap();
+        assert_eq!((made.uid(), made.gid()), (12345, 12346));
+        drop(lock);
     }
 
     #[test]

@@ -15,5 +15,4 @@ pub(crate) mod reload;
 pub(crate) mod requests;
 pub(crate) mod services;
 pub(crate) mod status;
-pub(crate) mod systemd;
 pub(crate) mod trace;

@@ -9,8 +9,9 @@ use tokio::time::MissedTickBehavior;
 use tracing::info;
 
 use super::serve::handle::{Handle, Job};
-use super::serve::systemd::notify;
+
 use crate::failure::Failure;
+use crate::systemd::notify;
 
 /// How often a daemon that ends looks whether its proxies have.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);

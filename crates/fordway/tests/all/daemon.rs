@@ -313,6 +313,30 @@ fn systemd_is_told() {
 }
 
 #[test]
+fn a_watchdog_is_told_again_and_again() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Access::new(), RunDir::new());
+    let path = run.path().join("notify.sock");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = run.command(&net.client, &clat());
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "3000000");
+    let daemon = Process::start(command.stderr(std::process::Stdio::null()));
+    let receive = || {
+        let mut buffer = [0; 4096];
+        let len = socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    };
+    while !receive().contains("READY=1") {}
+    for _ in 0..2 {
+        while receive() != "WATCHDOG=1\n" {}
+    }
+    drop(daemon);
+}
+
+#[test]
 fn what_a_terminal_has_begun_ends_with_it() {
     if !can_use_tun() {
         return;

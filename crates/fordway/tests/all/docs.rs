@@ -153,7 +153,9 @@ fn the_systemd_unit_is_sound() {
     let unit = std::fs::read_to_string(root().join("packaging/fordway.service")).unwrap();
     for line in [
         "Type=notify",
-        "CapabilityBoundingSet=CAP_NET_ADMIN CAP_BPF CAP_PERFMON CAP_NET_BIND_SERVICE CAP_NET_RAW CAP_CHOWN",
+        "User=fordway",
+        "AmbientCapabilities=CAP_NET_ADMIN CAP_BPF CAP_PERFMON CAP_NET_BIND_SERVICE CAP_NET_RAW",
+        "CapabilityBoundingSet=CAP_NET_ADMIN CAP_BPF CAP_PERFMON CAP_NET_BIND_SERVICE CAP_NET_RAW",
         "NoNewPrivileges=yes",
     ] {
         assert!(unit.lines().any(|found| found == line), "{line}");
@@ -176,6 +178,11 @@ fn systemd_finds_no_fault_with_the_units() {
         let output = Command::new("systemd-analyze").arg("verify").arg(&path).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && !errors.contains(name), "{errors}");
+        // An exposure level of 2.0 at most.
+        let mut security = Command::new("systemd-analyze");
+        security.args(["security", "--no-pager", "--offline=yes", "--threshold=20"]).arg(&path);
+        let output = security.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }
 

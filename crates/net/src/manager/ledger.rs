@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::change::Change;
 use super::view::View;
-use crate::lock::BriefLock;
+use crate::lock::{BriefLock, give_to_folders_owner};
 use crate::{Error, NamespaceId, Result, SysctlKey};
 
 /// Version of the file's form. Only a form that earlier programs can't go on with gets another: what they don't know
@@ -298,10 +298,15 @@ pub(super) fn directory(run_dir: &Path, namespace: NamespaceId) -> PathBuf {
 /// Makes the folder if need be.
 pub(super) fn make_directory(run_dir: &Path, dir: &Path) -> Result<()> {
     let make = |dir: &Path, mode| {
-        DirBuilder::new().recursive(true).mode(mode).create(dir).map_err(Error::file("make", dir))
+        let made = DirBuilder::new().recursive(true).mode(mode).create(dir);
+        let made = made.and_then(|()| give_to_folders_owner(&fs::File::open(dir)?, dir));
+        made.map_err(Error::file("make", dir))
     };
     make(run_dir, 0o755)?;
-    make(dir, 0o700)
+    for folder in dir.parent().into_iter().chain([dir]) {
+        make(folder, 0o700)?;
+    }
+    Ok(())
 }
 
 /// Locks the ledger in `dir`.
@@ -350,6 +355,7 @@ pub(super) fn sync(dir: &Path) -> Result<()> {
 fn write(path: &Path, text: &[u8], synced: bool) -> io::Result<()> {
     let mut file =
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    give_to_folders_owner(&file, path)?;
     file.write_all(text)?;
     if synced { file.sync_all() } else { Ok(()) }
 }

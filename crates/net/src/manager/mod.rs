@@ -127,8 +127,8 @@ impl Manager {
         let namespace = NamespaceId::current()?;
         let dir = ledger::directory(run_dir, namespace);
         let lock = loop {
-            ledger::make_directory(run_dir, &dir)?;
-            match lock(&dir, owner) {
+            let made = ledger::make_directory(run_dir, &dir);
+            match made.and_then(|()| lock(&dir, owner)) {
                 // The last process that used the folder has just removed it.
                 Err(error) if error.errno() == Some(libc::ENOENT) => {}
                 locked => break locked?,

@@ -1,5 +1,7 @@
 //! Drops privileges that are not needed once the host is set up.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 
 use fordway_net::privilege::{self, Capability};
@@ -26,6 +28,15 @@ pub(crate) fn lower(manages: bool, kernel: bool, others: &[Capability]) -> Resul
         }
     }
     Ok(privilege::drop_all_but(&keep)?)
+}
+
+/// What root needs beside them if another user owns the folder of the ledger, as where the service has run: without it, not
+/// even root could write there, and host changes would stay at the end.
+pub(crate) fn for_folder(run_dir: &Path) -> Vec<Capability> {
+    let is_foreign = rustix::process::geteuid().is_root()
+        && std::fs::metadata(run_dir).is_ok_and(|found| found.uid() != 0);
+    let needed = [Capability::CAP_DAC_OVERRIDE, Capability::CAP_CHOWN];
+    needed.into_iter().filter(|_| is_foreign).collect()
 }
 
 /// Runs `start` with `value` on a thread without any capability, so that the threads it starts have none either: they

@@ -13,6 +13,7 @@ use super::running::Running;
 use super::tunnels;
 use crate::daemon::handover::ledger;
 use crate::failure::Failure;
+use crate::systemd::alive;
 
 /// The translators that run, and what they share.
 pub(crate) struct Translators {
@@ -41,6 +42,7 @@ pub(crate) fn set_up(
 ) -> Result<Vec<Prepared>, Failure> {
     let mut prepared = Vec::new();
     for translator in translators {
+        alive();
         match Prepared::set_up(translator, context) {
             Ok(one) => prepared.push(one),
             Err(failure) => {
@@ -88,6 +90,7 @@ pub(crate) fn start_prepared(
     };
     context.queues += running.iter().map(|one| one.queues).sum::<usize>();
     for at in 0..running.len() {
+        alive();
         if let Err(failure) = running[at].accelerate() {
             for one in running.into_iter().rev() {
                 one.give_up();
@@ -150,6 +153,7 @@ pub(crate) fn end_all(
 ) -> Result<(), Failure> {
     let mut result = Ok(());
     for one in running.into_iter().rev() {
+        alive();
         let ended = end(one);
         if let (Err(earlier), Err(_)) = (&result, &ended) {
             error!("{}", Failure::line(earlier));

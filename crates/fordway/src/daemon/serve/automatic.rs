@@ -9,10 +9,11 @@ use sd_notify::NotifyState;
 use tokio::sync::Notify;
 
 use super::handle::Handle;
-use super::systemd::notify;
+
 use crate::daemon::reconcile::auto::discovery::{Claim, Discovery, News, Opened, Prober};
 use crate::daemon::reconcile::auto::{AGAIN, Seen};
 use crate::daemon::reconcile::watch::Watch;
+use crate::systemd::notify;
 
 /// Shortest time between two decisions, for hosts whose routes change all the time.
 const GAP: Duration = Duration::from_millis(20);

@@ -28,6 +28,7 @@ use crate::daemon::reconcile::auto::{self, Auto};
 use crate::failure::Failure;
 use crate::metrics::Guards;
 use crate::settings;
+use crate::systemd::alive;
 use checks::{check_names, check_sections, check_translator};
 use renames::Former;
 
@@ -149,6 +150,7 @@ impl Daemon {
         names: &mut Changes,
     ) -> Result<(), Failure> {
         for (at, new) in changed {
+            alive();
             self.let_yield(at, yielding, before);
             let one = &mut self.translators.running[at];
             if one.place.attach == Attach::Ingress {
@@ -297,6 +299,7 @@ impl Daemon {
             }
         }
         for one in all.into_iter().rev() {
+            alive();
             names.removed.push(one.name().to_owned());
             if let Err(failure) = one.take_down() {
                 warn!("{}", failure.line());
