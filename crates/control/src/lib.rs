@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod auto;
+mod cache;
 mod clash;
 mod client;
 mod dstm;
@@ -34,6 +35,7 @@ mod trace;
 mod trt;
 
 pub use auto::*;
+pub use cache::CacheRow;
 pub use clash::Clash;
 pub use client::{Answer, Client};
 pub use dstm::*;

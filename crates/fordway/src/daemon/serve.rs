@@ -2,6 +2,7 @@
 
 pub(crate) mod automatic;
 pub(crate) mod bib;
+mod cache;
 pub(crate) mod control;
 #[cfg(feature = "dstm")]
 pub(crate) mod dstm_client;

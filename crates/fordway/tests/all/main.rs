@@ -17,6 +17,7 @@ mod daemon;
 mod direct;
 mod discover;
 mod dns64;
+mod dns64_people;
 mod dns64_server;
 mod docs;
 mod doctor;
