@@ -1,4 +1,4 @@
-//! The DNS64 server (RFC 6147), as configured: `[dns64]` and its `[[dns64.policy]]`.
+//! The DNS64 server (RFC 6147), as configured: `[dns64]`, its `[[dns64.forward]]` and its `[[dns64.policy]]`.
 
 pub(crate) mod check;
 pub(crate) mod upstream;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fordway_dns64::{MAPPED, Reverse};
+use fordway_dns64::{MAPPED, Rebinding, Reverse};
 use fordway_nameserver::Limits;
 use fordway_resolver::Server;
 use fordway_xlat::addr::Pool6;
@@ -19,8 +19,8 @@ use crate::keys::common::{
     listen,
 };
 use crate::keys::form::{
-    BOOLEAN, Choice, Form, Given, Integer, List, Memory, Plain, integer, list, octets, or, some,
-    text, texts, time,
+    BOOLEAN, Choice, Form, Given, Integer, List, Memory, OneOr, Plain, integer, list, octets, or,
+    seconds, some, text, texts, time,
 };
 use crate::keys::keys;
 use crate::problem::{Problem, Problems, Value};
@@ -39,12 +39,19 @@ fn usual_burst(rate: Option<u32>) -> u32 {
     rate.unwrap_or(RATE_DEFAULT).saturating_mul(2).min(MAX_BURST)
 }
 
+/// Addresses that count as private.
+fn usual_private() -> Vec<IpNet> {
+    Rebinding::USUAL.iter().filter_map(|net| net.parse().ok()).collect()
+}
+
 const LISTEN: Plain<SocketAddr> = listen(|v| value::listen(v, PORT));
 const ADDRESSES: &str =
     "write addresses of this host such as listen = [\"2001:db8:1::1\", \"::1\"]";
 const SERVERS: &str =
     "write servers such as upstream = [\"192.0.2.53\", \"tls://2001:db8::53#dns.example\"]";
 const CLIENTS: &str = "write whom it is for, such as client = [\"2001:db8:5::/48\"]";
+const PRIVATE: &str = "write a list of networks such as [\"192.168.0.0/16\", \"fc00::/7\"]";
+const DOMAINS: &str = "write names such as domain = [\"corp.example\", \"2.0.192.in-addr.arpa\"]";
 const RANGES: &str = "write a list of pairs: [[\"198.51.100.0/24\", \"2001:db8:65::/96\"]]";
 
 const UPSTREAM: Plain<Server> = text(
@@ -106,6 +113,14 @@ keys! {
         exclude_a: Vec<Ipv4Net> = EXCLUDE_A, or(Vec::new());
         /// Names for which, and below which, nothing is synthesised
         exempt: Vec<Name> = EXEMPT, or(Vec::new());
+        /// Take private addresses of public names out of answers, before anything is synthesised of them (DNS rebinding). What
+        /// is left is answered, with the extended error Blocked
+        rebind_protection: bool = BOOLEAN, or(false);
+        /// Addresses that count as private. An IPv4 network stands for IPv6 addresses with its addresses in a translation
+        /// prefix, too
+        rebind_private: Vec<IpNet> = list(NET, PRIVATE), or(usual_private(), "private, shared, link-local and loopback addresses");
+        /// Names that may have private addresses, with all names below them
+        rebind_exempt: Vec<Name> = EXEMPT, or(Vec::new());
         /// Names of synthesised addresses (RFC 6147 section 5.3.1): a CNAME to the name of the IPv4 address, or a name made
         /// here
         reverse: Reverse = Choice(&[("cname", Reverse::Cname), ("local", Reverse::Local)]), or(Reverse::Cname);
@@ -129,6 +144,14 @@ keys! {
         /// Memory for answers of upstream servers, and a quarter of it for what was made of them, but for that at least
         /// 1 MiB
         cache: u64 = Memory(1 << 20..=16 << 30), or(32 << 20);
+        /// Ask again for what is asked for in the last tenth of its time in the cache, if it was before: clients of popular
+        /// names never wait. Not for what lives less than 10 s
+        prefetch: bool = BOOLEAN, or(true);
+        /// Answers that have expired are given for so long, with a TTL of 30 s, if no server answers, or none within
+        /// `stale_after` (RFC 8767). Servers that have failed are asked again after 30 s
+        serve_stale: Option<Duration> = or("off", seconds(60, 7 * 86_400)), or(None);
+        /// With `serve_stale`: how long servers may take
+        stale_after: Duration = time(100, 10_000), or(Duration::from_millis(1800));
         /// Time that a server has for one try
         timeout: Duration = time(100, 10_000), or(Duration::from_secs(2));
         /// Time after which a question is given up. The default has room for two tries and a half: servers that answer
@@ -142,10 +165,19 @@ keys! {
         /// How many at once
         burst: u32 = BURST, or(usual_burst(rate), "twice the rate"), if(rate.is_some()),
             read(|v| Ok(if rate.is_some() { BURST.read(v)? } else { usual_burst(rate) }));
+        /// DNS cookies (RFC 7873): clients that show the server's are not limited by `rate`, for their addresses are not forged;
+        /// upstream servers are shown theirs, too
+        cookies: bool = BOOLEAN, or(true);
+        /// Secrets of server cookies (RFC 9018), 32 hexadecimal digits a line: the first makes cookies, all check them. For
+        /// several servers behind one address; a reload reads the file again
+        cookie_secret: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/cookie.secret"))),
+            or(None, "drawn at each start, another one each day");
         /// Longest answer over UDP, whatever the client says it takes. The default passes every IPv6 path in one piece
         udp_size: u16 = octets(512..=4096), or(1232);
         /// What bounds clients
         limits: Limits, flat();
+        /// Names that have servers of their own
+        forwards("forward"): Vec<Dns64Forward>, tables("[[dns64.forward]]");
         /// What differs for some clients
         policies("policy"): Vec<Dns64Policy>, tables("[[dns64.policy]]");
     }
@@ -161,6 +193,25 @@ keys! {
         "client_len" (client_len.v6) = CLIENT_LEN;
         /// Leading bits of an IPv4 address that name one
         "client_len4" (client_len.v4) = CLIENT_LEN4;
+    }
+}
+
+keys! {
+    /// `[[dns64.forward]]`: names that have servers of their own.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Dns64Forward {
+        /// Names, each with all below it; of several that a name is in, the longest counts. An alias (CNAME) that leads out of
+        /// them, or into them, is followed at the servers of the name that it leads to
+        domains("domain"): Vec<Name> = OneOr(some(DNS_NAME, DOMAINS)), needed(Vec::new(), DOMAINS);
+        /// Servers that questions for these names are passed on to, as in `[dns64]`
+        upstream: Vec<Server> = some(UPSTREAM, SERVERS), needed(Vec::new(), SERVERS);
+        /// Whether addresses are synthesised for these names. Without it, as `exempt` says
+        synthesise: Option<bool> = Given(BOOLEAN), or(None, "as for other names");
+        /// `true`: these names may not have private addresses either, if `rebind_protection` of `[dns64]` is on
+        rebind_protection: bool = BOOLEAN, or(false);
+        /// `false`: answers are not validated, whatever `[dns64]` says: for names that the public DNS does not know, or knows
+        /// otherwise (RFC 7646)
+        validate: bool = BOOLEAN, or(true);
     }
 }
 

@@ -41,7 +41,7 @@ mod value;
 pub use crate::core::{CoreError, Resolved};
 pub use advertise::{Advertise, AdvertisedResolver, AdvertisedRoute};
 pub use diagnostic::{Report, Severity};
-pub use dns64::{Dns64, Dns64Policy};
+pub use dns64::{Dns64, Dns64Forward, Dns64Policy};
 pub use dstm::{
     DSTM_PORT, DstmClient, DstmClientKey, DstmPrefixKey, DstmServer, DstmTep, DstmTepPlace,
 };
@@ -116,6 +116,7 @@ sections! {
     "translator.nat44.quotas": Nat44Quotas,
     "translator.dual-stack": DualStack,
     "dns64": Dns64,
+    "dns64.forward": Dns64Forward,
     "dns64.policy": Dns64Policy,
     "advertise": Advertise,
     "advertise.route": AdvertisedRoute,

@@ -8,6 +8,8 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::CacheRow;
+
 /// Which table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -18,6 +20,8 @@ pub enum Table {
     Sessions,
     /// Subscribers.
     Subscribers,
+    /// What the DNS64 server has cached of upstream servers' answers.
+    Dns64Cache,
 }
 
 /// Which entries.
@@ -37,6 +41,10 @@ pub struct EntryFilter {
     pub state: Option<String>,
     /// Only BIB entries that the operator has made.
     pub only_static: bool,
+    /// A name of the DNS.
+    pub dns_name: Option<String>,
+    /// All names below `dns_name` as well.
+    pub subtree: bool,
 }
 
 /// An IPv4 network, and a port: `192.0.2.0/24`, `192.0.2.1:80`.
@@ -104,6 +112,8 @@ pub enum Entries {
     Sessions(Vec<SessionRow>),
     /// Subscribers.
     Subscribers(Vec<SubscriberRow>),
+    /// Answers of upstream servers.
+    Dns64Cache(Vec<CacheRow>),
 }
 
 /// A BIB entry.

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod auto;
+mod cache;
 mod clash;
 mod client;
 mod desired;
@@ -36,6 +37,7 @@ mod trace;
 mod trt;
 
 pub use auto::*;
+pub use cache::CacheRow;
 pub use clash::Clash;
 pub use client::{Answer, Client, is_read_socket, read_socket};
 pub use desired::*;

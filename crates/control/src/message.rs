@@ -106,7 +106,7 @@ pub enum Request {
     },
     /// End, and leave kernel engines running.
     Leave {},
-    /// Show entries of stateful translators.
+    /// Show entries of stateful translators, or of the DNS64 server's cache.
     List {
         /// Which table.
         table: Table,
@@ -159,6 +159,15 @@ pub enum Request {
         name: String,
         /// Whether none are made.
         drains: bool,
+    },
+    /// Remove what the DNS64 server has cached.
+    Dns64Flush {
+        /// Of which name; of all if none is named.
+        #[serde(default)]
+        name: Option<String>,
+        /// Of all names below it as well.
+        #[serde(default)]
+        subtree: bool,
     },
     /// Show the leases of the DSTM server.
     Leases {},
@@ -220,6 +229,7 @@ impl Request {
             | Request::Drain { .. }
             | Request::Revoke { .. }
             | Request::Apply { .. }
+            | Request::Dns64Flush { .. }
             | Request::Trace { .. } => false,
         }
     }
@@ -302,6 +312,7 @@ mod tests {
             Request::BibDel { name: None, protocol: protocol(), v4 },
             Request::Reverse { name: name(), v4 },
             Request::Drain { name: "nat64".to_owned(), drains: true },
+            Request::Dns64Flush { name: Some("example.net".to_owned()), subtree: true },
             Request::Leases {},
             Request::Revoke { client: "host".to_owned() },
             Request::Apply { octets: 100, replace: true, dry_run: false },

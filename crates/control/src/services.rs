@@ -23,8 +23,24 @@ pub struct Dns64Status {
     pub allow: Vec<IpNet>,
     /// Answers of upstream servers are validated.
     pub validate: bool,
-    /// The servers that it asks.
+    /// The servers that it asks, those of domains among them.
     pub upstream: Vec<UpstreamStatus>,
+    /// Names that have servers of their own.
+    #[serde(default)]
+    pub forward: Vec<ForwardStatus>,
+}
+
+/// Names that have servers of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ForwardStatus {
+    /// The names, each with all below it.
+    pub domains: Vec<String>,
+    /// The servers.
+    pub upstream: Vec<String>,
+    /// Whether addresses are synthesised for them; none: as for other names.
+    pub synthesise: Option<bool>,
+    /// Answers are validated.
+    pub validate: bool,
 }
 
 /// A server that a DNS64 server asks.

@@ -14,6 +14,12 @@ counters! {
     udp_queries,
     /// Messages received by TCP.
     tcp_queries,
+    /// Queries with a server cookie of this server.
+    cookies_valid,
+    /// Queries with a client cookie alone.
+    cookies_first,
+    /// Queries with another server cookie, or one that is too old.
+    cookies_invalid,
     /// Answers by response code.
     answers: Rcodes,
     /// Answers from the cache of ready answers.
@@ -24,6 +30,10 @@ counters! {
     forwarded,
     /// Answers made here without any upstream server: special names, reverse names.
     local,
+    /// Answers from which private addresses of public names were removed; those from the cache are not counted again.
+    blocked,
+    /// Answers made anew before they expired, because they were asked for.
+    renewed,
     /// Errors found here: bad queries, no answer from upstream, an answer that does not validate.
     errors,
     /// Queries of clients that may not ask: REFUSED or, beyond a rate, no answer.

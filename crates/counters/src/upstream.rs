@@ -13,6 +13,8 @@ counters! {
     cache_hits,
     /// Lookups that the cache had no answer to.
     cache_misses,
+    /// Lookups answered with what had expired, because servers failed or took too long.
+    stale,
     /// Answers that were pushed out of the cache before they expired.
     cache_evictions: u64,
     /// Answers in the cache now.

@@ -21,14 +21,20 @@ pub struct Ede {
 impl Ede {
     /// Other.
     pub const OTHER: u16 = 0;
+    /// Stale Answer.
+    pub const STALE_ANSWER: u16 = 3;
     /// DNSSEC Indeterminate, the first of those that speak of validation.
     pub const DNSSEC_INDETERMINATE: u16 = 5;
     /// DNSSEC Bogus.
     pub const DNSSEC_BOGUS: u16 = 6;
     /// NSEC Missing, the last of those that speak of validation.
     pub const NSEC_MISSING: u16 = 12;
+    /// Blocked: by whoever runs the server.
+    pub const BLOCKED: u16 = 15;
     /// Prohibited.
     pub const PROHIBITED: u16 = 18;
+    /// Stale NXDOMAIN Answer.
+    pub const STALE_NXDOMAIN: u16 = 19;
     /// Not Authoritative: RD is clear, and the data is not ours.
     pub const NOT_AUTHORITATIVE: u16 = 20;
     /// Not Supported.
@@ -52,6 +58,11 @@ impl Ede {
     /// Whether it says that data did not validate.
     pub fn is_dnssec(&self) -> bool {
         (Ede::DNSSEC_INDETERMINATE..=Ede::NSEC_MISSING).contains(&self.code)
+    }
+
+    /// Whether it says that the answer is older than it should be.
+    pub fn is_stale(&self) -> bool {
+        [Ede::STALE_ANSWER, Ede::STALE_NXDOMAIN].contains(&self.code)
     }
 
     /// Those that a message carries.

@@ -1,11 +1,11 @@
 //! What is synthesised, and for whom.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fordway_xlat::addr::Pool6;
 use hickory_proto::rr::Name;
-use ipnet::{Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// What DNS64 does for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Policy {
     pub exclude_a: Vec<Ipv4Net>,
     /// For these names, and all below them, nothing is synthesised.
     pub exempt: Names,
+    /// Which names may not have private addresses; none: all may.
+    pub rebinding: Option<Rebinding>,
     /// How questions for the names of synthetic addresses are answered.
     pub reverse: Reverse,
     /// The domain of the names that [`Reverse::Local`] gives.
@@ -47,6 +49,15 @@ pub struct Range {
     pub pool6: Vec<Pool6>,
 }
 
+/// Which addresses are private, and which names may have them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rebinding {
+    /// Networks of private addresses. An IPv4 network stands for all IPv6 addresses that have its addresses embedded, too.
+    pub private: Vec<IpNet>,
+    /// The name asked for decides, and not what it is an alias of.
+    pub exempt: Names,
+}
+
 /// The two ways of RFC 6147 section 5.3.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reverse {
@@ -57,9 +68,9 @@ pub enum Reverse {
     Local,
 }
 
-/// A set of names, each with all names below it.
+/// A set of names, each with all names below it but for those that are taken out, with all below them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names(HashSet<Name>);
+pub struct Names(HashMap<Name, bool>);
 
 impl Policy {
     /// The prefixes of addresses that no range speaks of. If none is configured at all, it MUST be the Well-Known
@@ -94,24 +105,29 @@ impl Policy {
 }
 
 impl Names {
-    /// Whether `name` is one of these, or below one.
+    /// Puts a name in, or takes it out, with all names below it of which nothing else is said.
+    pub fn set(&mut self, mut name: Name, is_in: bool) {
+        name.set_fqdn(true);
+        self.0.insert(name, is_in);
+    }
+
+    /// Whether `name` is one of these, or below one: of the names that something is said of, the longest counts.
     pub fn cover(&self, name: &Name) -> bool {
         if self.0.is_empty() {
             return false;
         }
         // `num_labels` does not count an asterisk.
         let labels = name.iter().count();
-        (0..=labels).any(|kept| self.0.contains(&name.trim_to(kept)))
+        let said = (0..=labels).rev().find_map(|kept| self.0.get(&name.trim_to(kept)));
+        said.copied().unwrap_or(false)
     }
 }
 
 impl FromIterator<Name> for Names {
     fn from_iter<I: IntoIterator<Item = Name>>(names: I) -> Names {
-        let fully_qualified = |mut name: Name| {
-            name.set_fqdn(true);
-            name
-        };
-        Names(names.into_iter().map(fully_qualified).collect())
+        let mut all = Names::default();
+        names.into_iter().for_each(|name| all.set(name, true));
+        all
     }
 }
 
@@ -125,6 +141,7 @@ impl Default for Policy {
             exclude: vec![MAPPED],
             exclude_a: Vec::new(),
             exempt: Names::default(),
+            rebinding: None,
             reverse: Reverse::default(),
             reverse_domain: Name::from_labels(["nat64", "invalid"]).unwrap_or_default(),
             nat64_names: Vec::new(),

@@ -53,6 +53,16 @@ pub struct Pending<'a> {
     context: Context<'a>,
     question: Question,
     goal: Goal,
+    notes: Notes,
+}
+
+/// What a response has to say of the answers that it was made of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Notes {
+    /// The code of the first that is older than it should be.
+    stale: Option<u16>,
+    /// Private addresses were taken out of one.
+    blocked: bool,
 }
 
 /// The purpose of a question.
@@ -126,7 +136,8 @@ pub fn begin<'a>(policy: &'a Policy, query: &'a Message) -> Step<'a> {
         dnssec_ok: dnssec_ok(query),
         checking_disabled: query.metadata.checking_disabled,
     };
-    Step::Ask(Pending { context: Context { policy, query }, question, goal })
+    let context = Context { policy, query };
+    Step::Ask(Pending { context, question, goal, notes: Notes::default() })
 }
 
 impl<'a> Pending<'a> {
@@ -144,7 +155,39 @@ impl<'a> Pending<'a> {
     }
 
     /// The next step, with what became of the question.
-    pub fn resume(self, outcome: Outcome<'_>) -> Step<'a> {
+    pub fn resume(mut self, outcome: Outcome<'_>) -> Step<'a> {
+        let (query, mut notes) = (self.context.query, self.notes);
+        let public;
+        let outcome = match outcome {
+            Outcome::Answer(answer) => {
+                notes.add(answer.message);
+                match self.context.without_private(answer.message) {
+                    None => outcome,
+                    Some(message) => {
+                        notes.blocked = true;
+                        public = message;
+                        let security = match answer.security {
+                            Security::Bogus => Security::Bogus,
+                            _ => Security::Unchecked,
+                        };
+                        Outcome::Answer(Answer { message: &public, security, ..answer })
+                    }
+                }
+            }
+            Outcome::Failed(_) => outcome,
+        };
+        self.notes = notes;
+        match self.step(outcome) {
+            Step::Done(mut response) => {
+                notes.write(&mut response.message, query);
+                response.blocked = notes.blocked;
+                Step::Done(response)
+            }
+            Step::Ask(pending) => Step::Ask(Pending { notes, ..pending }),
+        }
+    }
+
+    fn step(self, outcome: Outcome<'_>) -> Step<'a> {
         let answer = match outcome {
             Outcome::Failed(failure) => return self.failed(failure),
             Outcome::Answer(answer) => answer,
@@ -158,7 +201,7 @@ impl<'a> Pending<'a> {
             let why = Ede::of(answer.message).into_iter().find(Ede::is_dnssec);
             return self.failed(Failure::Bogus(why.map_or(Ede::DNSSEC_BOGUS, |why| why.code)));
         }
-        let Pending { context, question, goal } = self;
+        let Pending { context, question, goal, .. } = self;
         let Context { policy, query } = context;
         match goal {
             Goal::Pass => Step::Done(pass(query, &answer)),
@@ -172,7 +215,7 @@ impl<'a> Pending<'a> {
     }
 
     fn failed(self, failure: Failure) -> Step<'a> {
-        let Pending { context, question, goal } = self;
+        let Pending { context, question, goal, .. } = self;
         let response = fail(context.query, failure);
         match (goal, failure) {
             // RFC 6147 section 5.1.3: like RCODE 2, and section 5.1.2: like an empty answer.
@@ -186,7 +229,33 @@ impl<'a> Pending<'a> {
     }
 }
 
+impl Notes {
+    fn add(&mut self, message: &Message) {
+        let stale = || Ede::of(message).into_iter().find(Ede::is_stale).map(|ede| ede.code);
+        self.stale = self.stale.or_else(stale);
+    }
+
+    /// Adds extended errors, where the response does not have them from its last answer.
+    fn write(self, message: &mut Message, query: &Message) {
+        let has = Ede::of(message);
+        let stale = self.stale.filter(|_| !has.iter().any(Ede::is_stale));
+        let blocked = self.blocked && !has.iter().any(|ede| ede.code == Ede::BLOCKED);
+        let stale = stale.map(|code| Ede::new(code, ""));
+        let blocked = blocked.then(|| Ede::new(Ede::BLOCKED, "private address"));
+        if let Some(edns) = message.edns.as_mut().filter(|_| query.edns.is_some()) {
+            stale.iter().chain(&blocked).for_each(|ede| ede.insert(edns));
+        }
+    }
+}
+
 impl<'a> Context<'a> {
+    /// An answer without private addresses, if it has some that the name may not have.
+    fn without_private(self, answer: &Message) -> Option<Message> {
+        let asked = self.query.queries.first()?;
+        let rebinding = self.policy.rebinding.as_ref()?;
+        rebinding.without_private(self.policy, &asked.name, answer)
+    }
+
     /// After the AAAA question was answered.
     fn aaaa(self, question: Question, walk: Walk, answer: &Answer<'_>) -> Step<'a> {
         match answer.message.metadata.response_code {
@@ -232,7 +301,12 @@ impl<'a> Context<'a> {
     /// RFC 6147 section 5.1.6: the A records of the same name.
     fn ask_a(self, question: Question, walk: Walk, none: NoAaaa) -> Step<'a> {
         let question = Question { record_type: RecordType::A, ..question };
-        Step::Ask(Pending { context: self, question, goal: Goal::A(walk, none) })
+        Step::Ask(Pending {
+            context: self,
+            question,
+            goal: Goal::A(walk, none),
+            notes: Notes::default(),
+        })
     }
 
     /// RFC 6147 section 5.1.5: the chain goes on, but the answer does not.
@@ -248,7 +322,7 @@ impl<'a> Context<'a> {
         walk.security.push(answer.security);
         walk.hops += 1;
         let question = Question { name: chain.end, ..*question };
-        Step::Ask(Pending { context: self, question, goal: goal(walk) })
+        Step::Ask(Pending { context: self, question, goal: goal(walk), notes: Notes::default() })
     }
 
     /// After the A question was answered.
@@ -294,7 +368,7 @@ impl<'a> Context<'a> {
         copy_rest(&mut message, self.query, answer);
         add_edns(&mut message, self.query, &[Ede::new(Ede::SYNTHESIZED, "")]);
         let lifetime = lifetime(&message);
-        Step::Done(Response { message, kind: Kind::Synthetic, lifetime })
+        Step::Done(Response::new(message, Kind::Synthetic, lifetime))
     }
 
     /// An answer to the A question as one that says that there are no AAAA records.

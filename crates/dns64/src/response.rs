@@ -23,6 +23,8 @@ pub struct Response {
     /// bits RD, CD and DO, and an OPT record or none as this one, under the same policy; its TTLs have then to be
     /// lowered by the time that has passed. 0: not at all.
     pub lifetime: u32,
+    /// Private addresses of a public name are missing ([`Rebinding`](crate::Rebinding)).
+    pub blocked: bool,
 }
 
 /// The origin of a response.
@@ -38,12 +40,18 @@ pub enum Kind {
     Error,
 }
 
+impl Response {
+    pub(crate) fn new(message: Message, kind: Kind, lifetime: u32) -> Response {
+        Response { message, kind, lifetime, blocked: false }
+    }
+}
+
 /// A response with nothing but this RCODE and, if the client understands it, the reason.
 pub(crate) fn refuse(query: &Message, code: ResponseCode, why: Option<&Ede>) -> Response {
     let mut message = header(query);
     message.metadata.response_code = code;
     add_edns(&mut message, query, why.map(std::slice::from_ref).unwrap_or_default());
-    Response { message, kind: Kind::Error, lifetime: 0 }
+    Response::new(message, Kind::Error, 0)
 }
 
 /// SERVFAIL, with the reason.
@@ -97,7 +105,7 @@ pub(crate) fn pass(query: &Message, answer: &Answer<'_>) -> Response {
     copy_rest(&mut message, query, answer);
     add_edns(&mut message, query, &Ede::of(answer.message));
     let lifetime = lifetime(&message);
-    Response { message, kind: Kind::Upstream, lifetime }
+    Response::new(message, Kind::Upstream, lifetime)
 }
 
 /// The authority and additional sections come from the last answer (RFC 6147 section 5.4), and nothing is synthesised

@@ -115,7 +115,7 @@ pub(crate) fn respond(
         message.authorities.extend(negative(policy, question, answer));
         add_edns(&mut message, query, &Ede::of(answer.message));
         let lifetime = lifetime(&message);
-        return Response { message, kind: Kind::Upstream, lifetime };
+        return Response::new(message, Kind::Upstream, lifetime);
     };
     let shortest = data.iter().map(|record| ttl(record.ttl, answer.age)).min().unwrap_or(0);
     let cname = RData::CNAME(CNAME(target));
@@ -124,7 +124,7 @@ pub(crate) fn respond(
     copy_rest(&mut message, query, answer);
     add_edns(&mut message, query, &[Ede::new(Ede::SYNTHESIZED, "")]);
     let lifetime = lifetime(&message);
-    Response { message, kind: Kind::Synthetic, lifetime }
+    Response::new(message, Kind::Synthetic, lifetime)
 }
 
 /// The SOA of a negative response. The upstream's is that of a zone in IN-ADDR.ARPA, above which the name that was

@@ -68,7 +68,7 @@ pub(crate) fn done(message: Message, query: &Message) -> Response {
 fn explained(mut message: Message, query: &Message, why: &[Ede]) -> Response {
     add_edns(&mut message, query, why);
     let lifetime = lifetime(&message);
-    Response { message, kind: Kind::Local, lifetime }
+    Response::new(message, Kind::Local, lifetime)
 }
 
 /// Records of the name that was asked for.

@@ -41,7 +41,10 @@ pub(crate) use run::{
     TraceArgs,
 };
 pub(crate) use source::{Source, SourceArgs};
-pub(crate) use tables::{BibArgs, BibCommand, DrainArgs, ListArgs, SessionsArgs, SubscribersArgs};
+pub(crate) use tables::{
+    BibArgs, BibCommand, Dns64CacheArgs, Dns64CacheCommand, DrainArgs, ListArgs, SessionsArgs,
+    ShownArgs, SubscribersArgs,
+};
 
 /// Fordway lets IPv4 and IPv6 talk.
 ///
@@ -480,6 +483,17 @@ Examples:
   fordway subscribers --reverse 192.0.2.1:4096
   fordway subscribers --reverse 192.0.2.1:4096 -c /etc/fordway/fordway.toml")]
     Subscribers(SubscribersArgs),
+    /// Show what the DNS64 server has cached, or flush it
+    ///
+    /// Answers of upstream servers, with the seconds that they still hold, the response code, what validation found, and
+    /// their records. What was made of them (synthesised addresses) is flushed with them.
+    #[command(after_help = "\
+Examples:
+  fordway dns64-cache --name www.example.net
+  fordway dns64-cache --name corp.example --subtree --json
+  fordway dns64-cache --count
+  fordway dns64-cache flush example.net --subtree")]
+    Dns64Cache(Dns64CacheArgs),
     /// Let a stateful translator make no new sessions, and wait until none is left
     ///
     /// Sessions that exist go on. Exit code 1 if some are left when the time is over; the translator then

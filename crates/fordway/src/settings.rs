@@ -14,9 +14,9 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use fordway_config::{Advertise, Config, Dns64};
-use fordway_dns64::{Policies, Policy, Range};
+use fordway_dns64::{Names, Policies, Policy, Range, Rebinding};
 use fordway_nameserver as dns64;
-use fordway_nameserver::Rate;
+use fordway_nameserver::{Cookies, Rate};
 use fordway_net::{Address, IpNet};
 use fordway_resolver as upstream;
 use fordway_router::{self as router, Device, Prefixes, Rdnss, Resolver, Route};
@@ -50,6 +50,12 @@ pub(crate) fn dns64(config: &Config, local: &[IpNet]) -> Result<Option<dns64::Se
         allow: Acl::new(allow.iter().copied()),
         rate,
         cache_octets: octets(dns64.cache / READY),
+        cookies: match (dns64.cookies, &dns64.cookie_secret) {
+            (false, _) => Cookies::Off,
+            (true, None) => Cookies::Drawn,
+            (true, Some(file)) => Cookies::File(file.clone()),
+        },
+        prefetch: dns64.prefetch,
         udp_size: dns64.udp_size,
         limits: dns64.limits.clone(),
     }))
@@ -69,12 +75,21 @@ pub(crate) fn upstream(dns64: &Dns64) -> upstream::Settings {
         Some(file) => upstream::TrustAnchors::File(file.clone()),
         None => upstream::TrustAnchors::BuiltIn,
     };
+    let domains = dns64.forwards.iter().map(|it| upstream::Domain {
+        names: it.domains.clone(),
+        servers: it.upstream.clone(),
+        validate: it.validate,
+    });
     upstream::Settings {
+        domains: domains.collect(),
         ca: dns64.ca.clone(),
         timeout: dns64.timeout,
         attempts: dns64.attempts.into(),
         deadline: dns64.deadline,
         cache_octets: octets(dns64.cache - dns64.cache / READY),
+        cookies: dns64.cookies,
+        stale: dns64.serve_stale.unwrap_or_default(),
+        stale_after: dns64.stale_after,
         validate: dns64.validate.then(anchors),
         ..upstream::Settings::new(dns64.upstream.clone())
     }
@@ -97,7 +112,8 @@ fn policies(config: &Config, dns64: &Dns64) -> Result<Policies, Failure> {
         ranges: ranges(&dns64.ranges),
         exclude: dns64.exclude.clone(),
         exclude_a: dns64.exclude_a.clone(),
-        exempt: dns64.exempt.iter().cloned().collect(),
+        exempt: exempt(dns64, &dns64.exempt),
+        rebinding: rebinding(dns64),
         reverse: dns64.reverse,
         nat64_names: dns64.nat64_names.clone(),
         allow_private: dns64.allow_private.unwrap_or(translators_do),
@@ -111,20 +127,43 @@ fn policies(config: &Config, dns64: &Dns64) -> Result<Policies, Failure> {
     };
     let by_client = dns64.policies.iter().map(|it| {
         let pool6 = it.pool6.clone().unwrap_or_else(|| default.pool6.clone());
-        let exempt = it.exempt.as_ref().map(|names| names.iter().cloned().collect());
+        let own = it.exempt.as_deref().map(|names| exempt(dns64, names));
         let policy = Policy {
             enabled: it.enable && !pool6.is_empty(),
             pool6,
             ranges: it.ranges.as_deref().map_or_else(|| default.ranges.clone(), ranges),
             exclude: it.exclude.clone().unwrap_or_else(|| default.exclude.clone()),
             exclude_a: it.exclude_a.clone().unwrap_or_else(|| default.exclude_a.clone()),
-            exempt: exempt.unwrap_or_else(|| default.exempt.clone()),
+            exempt: own.unwrap_or_else(|| default.exempt.clone()),
             ..default.clone()
         };
         (it.clients.clone(), policy)
     });
     let by_client = by_client.collect();
     Policies::new(default, by_client).map_err(|error| Failure::failed(format!("[dns64]: {error}")))
+}
+
+/// Which names may not have private addresses.
+fn rebinding(dns64: &Dns64) -> Option<Rebinding> {
+    let mut exempt: Names = dns64.rebind_exempt.iter().cloned().collect();
+    for forward in &dns64.forwards {
+        for name in &forward.domains {
+            exempt.set(name.clone(), !forward.rebind_protection);
+        }
+    }
+    let private = dns64.rebind_private.clone();
+    dns64.rebind_protection.then_some(Rebinding { private, exempt })
+}
+
+/// Names for which nothing is synthesised: those that are written, and what names with servers of their own say.
+fn exempt(dns64: &Dns64, written: &[fordway_config::Name]) -> Names {
+    let mut names: Names = written.iter().cloned().collect();
+    for forward in &dns64.forwards {
+        if let Some(synthesise) = forward.synthesise {
+            forward.domains.iter().for_each(|name| names.set(name.clone(), !synthesise));
+        }
+    }
+    names
 }
 
 /// Pairs of a network and a prefix as networks with all their prefixes.

@@ -1,5 +1,7 @@
 //! Rows of NAT64 tables for clients: read on a thread of its own, part by part, while translators change the tables.
 
+pub(crate) mod cache;
+
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
@@ -72,6 +74,8 @@ impl Reader {
                 let rows = rows.filter_map(|entry| subscriber_row(&self.name, &entry, len));
                 parts(rows, wanted, read, Entries::Subscribers, take)
             }
+            // No table of a translator.
+            Table::Dns64Cache => true,
         }
     }
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 use fordway_dns64::{Policies, Policy};
-use fordway_nameserver::{Limits, Server, Settings};
+use fordway_nameserver::{Cookies, Limits, Server, Settings};
 use fordway_resolver as upstream;
 use fordway_serve::Acl;
 use fordway_serve::Service as _;
@@ -32,6 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         allow: Acl::new(["0.0.0.0/0".parse()?, "::/0".parse()?]),
         rate: None,
         cache_octets,
+        cookies: Cookies::Drawn,
+        prefetch: true,
         udp_size: 1232,
         limits: Limits::default(),
     };

@@ -3,7 +3,9 @@
 use fordway_dns64::Ede;
 use hickory_proto::op::ResponseCode;
 
-use super::query::{HEADER, Query};
+use super::cookie::COOKIE;
+use super::query::{HEADER, OPTION_COOKIE, Query};
+use super::ready::add_option;
 
 const QR: u16 = 0x8000;
 const TC: u16 = 0x0200;
@@ -11,6 +13,8 @@ const RA: u16 = 0x0080;
 const DNSSEC_OK: u16 = 0x8000;
 const TYPE_OPT: u16 = 41;
 const OPTION_EDE: u16 = 15;
+/// The part of the RCODE that the header has (RFC 6891 section 6.1.3).
+const LOW_RCODE: u16 = 0x000f;
 
 /// Why an answer has no records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +25,12 @@ pub(super) enum Brief {
     Overload,
     /// The client is to retry by TCP: TC.
     ComeByTcp,
+    /// The client is to retry with the server's cookie: BADCOOKIE.
+    ComeWithCookie,
+    /// The query's cookie has a length that no cookie has: FORMERR.
+    NoCookie,
+    /// The cookie is all that was asked for.
+    Cookie,
 }
 
 impl Brief {
@@ -29,31 +39,42 @@ impl Brief {
         let code = match self {
             Brief::Prohibited => ResponseCode::Refused,
             Brief::Overload => ResponseCode::ServFail,
-            Brief::ComeByTcp => ResponseCode::NoError,
+            Brief::ComeByTcp | Brief::Cookie => ResponseCode::NoError,
+            Brief::ComeWithCookie => ResponseCode::BADCOOKIE,
+            Brief::NoCookie => ResponseCode::FormErr,
         };
         code.into()
     }
 
     /// Appends the answer; `size` is the size of datagrams that this server takes.
-    pub(super) fn write(self, query: &Query<'_>, size: u16, out: &mut Vec<u8>) {
+    pub(super) fn write(
+        self,
+        query: &Query<'_>,
+        cookie: Option<[u8; COOKIE]>,
+        size: u16,
+        out: &mut Vec<u8>,
+    ) {
         let ede: Option<(u16, &str)> = match self {
             Brief::Prohibited => Some((Ede::PROHIBITED, "")),
             Brief::Overload => Some((Ede::OTHER, "too many queries under way")),
-            Brief::ComeByTcp => None,
+            Brief::ComeByTcp | Brief::ComeWithCookie | Brief::NoCookie | Brief::Cookie => None,
         };
         let cut = if self == Brief::ComeByTcp { TC } else { 0 };
-        let flags = QR | cut | RA | query.repeated_flags() | self.rcode();
+        let flags = QR | cut | RA | query.repeated_flags() | (self.rcode() & LOW_RCODE);
         let additional = u16::from(query.edns.is_some());
-        out.reserve(HEADER + query.question.len() + 48);
-        for word in [query.id, flags, 1, 0, 0, additional] {
+        let questions = u16::from(!query.question.is_empty());
+        out.reserve(HEADER + query.question.len() + 80);
+        for word in [query.id, flags, questions, 0, 0, additional] {
             out.extend_from_slice(&word.to_be_bytes());
         }
         out.extend_from_slice(query.question);
         let Some(edns) = query.edns else { return };
         out.push(0);
-        for word in [TYPE_OPT, size, 0, if edns.dnssec_ok { DNSSEC_OK } else { 0 }] {
+        let high = self.rcode() >> 4 << 8;
+        for word in [TYPE_OPT, size, high, if edns.dnssec_ok { DNSSEC_OK } else { 0 }] {
             out.extend_from_slice(&word.to_be_bytes());
         }
+        let opt = out.len();
         match ede {
             None => out.extend_from_slice(&[0, 0]),
             Some((code, text)) => {
@@ -64,12 +85,16 @@ impl Brief {
                 out.extend_from_slice(text.as_bytes());
             }
         }
+        if let Some(cookie) = cookie {
+            add_option(opt, OPTION_COOKIE, &cookie, out);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query as HickoryQuery};
+    use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
     use hickory_proto::rr::{Name, RecordType};
 
     use super::*;
@@ -89,8 +114,16 @@ mod tests {
         }
         let query = query.to_vec().unwrap();
         let mut out = Vec::new();
-        brief.write(&Query::read(&query).unwrap(), 1232, &mut out);
+        let cookie = edns.then_some([7; COOKIE]);
+        brief.write(&Query::read(&query).unwrap(), cookie, 1232, &mut out);
         Message::from_vec(&out).unwrap()
+    }
+
+    #[test]
+    fn a_code_that_takes_the_opt_record() {
+        let answer = answer(Brief::ComeWithCookie, true);
+        assert_eq!(answer.metadata.response_code, ResponseCode::BADCOOKIE);
+        assert!(answer.edns.unwrap().options().get(EdnsCode::Cookie).is_some());
     }
 
     #[test]
@@ -99,6 +132,7 @@ mod tests {
             (Brief::Prohibited, ResponseCode::Refused, false),
             (Brief::Overload, ResponseCode::ServFail, false),
             (Brief::ComeByTcp, ResponseCode::NoError, true),
+            (Brief::NoCookie, ResponseCode::FormErr, false),
         ] {
             for edns in [false, true] {
                 let answer = answer(brief, edns);
@@ -111,12 +145,14 @@ mod tests {
                 assert_eq!(answer.all_sections().count(), 0);
                 assert_eq!(answer.edns.is_some(), edns);
                 let Some(edns) = &answer.edns else { continue };
+                let cookie = edns.options().get(EdnsCode::Cookie);
+                assert_eq!(cookie, Some(&EdnsOption::Unknown(10, vec![7; COOKIE])));
                 assert_eq!((edns.max_payload(), edns.flags().dnssec_ok), (1232, true));
                 let codes: Vec<u16> = Ede::of(&answer).iter().map(|ede| ede.code).collect();
                 match brief {
                     Brief::Prohibited => assert_eq!(codes, [18]),
                     Brief::Overload => assert_eq!(codes, [0]),
-                    Brief::ComeByTcp => assert_eq!(codes, [0; 0]),
+                    _ => assert_eq!(codes, [0; 0]),
                 }
             }
         }

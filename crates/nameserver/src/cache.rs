@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
@@ -15,6 +15,7 @@ use papaya::ResizeMode;
 
 use super::query::{MAX_NAME, Query};
 use super::ready::Ready;
+use fordway_resolver::Selection;
 
 /// Policy, type, bits.
 const FIXED: usize = 4 + 2 + 1;
@@ -87,6 +88,8 @@ pub(super) struct ReadyCache {
     shards: Box<[Shard]>,
     /// Octets of each shard.
     share: usize,
+    /// How often something was flushed.
+    flushes: AtomicU64,
 }
 
 /// An answer.
@@ -94,6 +97,8 @@ struct Kept {
     ready: Ready,
     /// Since its key came to the end of the queue, or the answer was replaced by a newer one.
     used: AtomicBool,
+    /// Somebody was told to make it anew.
+    renewed: AtomicBool,
 }
 
 /// Apart from its neighbours' cache lines.
@@ -129,30 +134,76 @@ impl ReadyCache {
             hasher,
             shards: (0..shards).map(|_| Shard::default()).collect(),
             share: octets / shards,
+            flushes: AtomicU64::new(0),
         }
     }
 
-    /// Gives `read` the answer that is kept for a query, if there is one and it is fresh at `now`.
-    pub(super) fn read<R>(&self, key: &Key, now: u64, read: impl FnOnce(&Ready) -> R) -> Option<R> {
+    /// Gives `read` the answer that is kept for a query, if there is one and it is fresh at `now`. With the time when it
+    /// expires, if the caller is to make it anew: it is in the last tenth of its life, was asked for before, and nobody else
+    /// was told so.
+    pub(super) fn read(
+        &self,
+        key: &Key,
+        now: u64,
+        read: impl FnOnce(&Ready),
+    ) -> Option<Option<u64>> {
         let guard = self.entries.guard();
-        let Kept { ready, used } = self.entries.get(key.as_slice(), &guard)?;
+        let Kept { ready, used, renewed } = self.entries.get(key.as_slice(), &guard)?;
         if !ready.is_fresh(now) {
             return None;
         }
+        let mut due = None;
         if !used.load(Ordering::Relaxed) {
             used.store(true, Ordering::Relaxed);
+        } else if ready.is_due(now)
+            && !renewed.load(Ordering::Relaxed)
+            && !renewed.swap(true, Ordering::Relaxed)
+        {
+            due = Some(ready.expires());
         }
-        Some(read(ready))
+        read(ready);
+        Some(due)
     }
 
-    /// Keeps an answer that was made at `now`.
-    pub(super) fn insert(&self, key: &Key, ready: Ready, now: u64) {
+    /// How often something was flushed: an answer that was begun before must not be kept.
+    pub(super) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::SeqCst)
+    }
+
+    /// Removes the answers about some names. How many that were.
+    pub(super) fn flush(&self, of: &Selection) -> u64 {
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        let guard = self.entries.guard();
+        let mut removed = 0;
+        for shard in &self.shards {
+            let mut queue = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let Queue { keys, octets } = &mut *queue;
+            keys.retain(|key| {
+                if !of.has(&key[FIXED..]) {
+                    return true;
+                }
+                if let Some(Kept { ready, .. }) = self.entries.remove(&**key, &guard) {
+                    *octets -= weight(key, ready);
+                    removed += 1;
+                }
+                false
+            });
+        }
+        removed
+    }
+
+    /// Keeps an answer that was made at `now`, unless something was flushed since `flushes`.
+    pub(super) fn insert(&self, key: &Key, ready: Ready, now: u64, flushes: u64) {
         let octets = weight(key.as_slice(), &ready);
         if octets > self.share {
             return;
         }
         let guard = self.entries.guard();
         let mut queue = self.shard(key.as_slice());
+        // A flush takes this lock after it was counted: either it is seen here, or it sees this answer.
+        if self.flushes() != flushes {
+            return;
+        }
         queue.octets += octets;
         let key = match self.entries.get_key_value(key.as_slice(), &guard) {
             Some((key, before)) => {
@@ -165,7 +216,8 @@ impl ReadyCache {
                 key
             }
         };
-        self.entries.insert(key, Kept { ready, used: AtomicBool::new(false) }, &guard);
+        let (used, renewed) = (AtomicBool::new(false), AtomicBool::new(false));
+        self.entries.insert(key, Kept { ready, used, renewed }, &guard);
         self.evict(&mut queue, now, &guard);
     }
 
@@ -176,7 +228,7 @@ impl ReadyCache {
             || spare > 0 && queue.octets > self.share - self.share / SLACK
         {
             let Some(key) = queue.keys.pop_front() else { return };
-            let Some(Kept { ready, used }) = self.entries.get(&*key, guard) else { continue };
+            let Some(Kept { ready, used, .. }) = self.entries.get(&*key, guard) else { continue };
             if spare > 0 && used.swap(false, Ordering::Relaxed) && ready.is_fresh(now) {
                 spare -= 1;
                 queue.keys.push_back(key);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use fordway_resolver as upstream;
 
@@ -21,6 +22,17 @@ pub enum Error {
     /// The upstream servers, or what is needed to ask them.
     #[error(transparent)]
     Upstream(#[from] upstream::Error),
+    /// The file with the secrets of server cookies is not as it should be.
+    #[error("{}: {reason}", path.display())]
+    CookieSecret {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The system has no random octets.
+    #[error("no random octets: {0}")]
+    Random(#[source] io::Error),
     /// A thread could not be started.
     #[error("can't start a thread of the DNS64 server: {0}")]
     Thread(#[source] io::Error),

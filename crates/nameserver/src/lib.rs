@@ -7,11 +7,14 @@
 
 mod brief;
 mod cache;
+mod cookie;
 mod datagram;
+mod due;
 mod error;
 mod query;
 mod rate;
 mod ready;
+mod renew;
 mod resolve;
 mod server;
 mod settings;
@@ -23,5 +26,5 @@ mod worker;
 
 pub use error::Error;
 pub use fordway_counters::dns64::{Dropped, Rcodes, Stats};
-pub use server::{Bound, Server};
-pub use settings::{Limits, Rate, Settings};
+pub use server::{Bound, Caches, Server};
+pub use settings::{Cookies, Limits, Rate, Settings};

@@ -25,7 +25,8 @@ const CD: u16 = 0x0010;
 
 const TYPE_OPT: u16 = 41;
 const CLASS_IN: u16 = 1;
-const OPTION_KEEPALIVE: u16 = 11;
+pub(super) const OPTION_COOKIE: u16 = 10;
+pub(super) const OPTION_KEEPALIVE: u16 = 11;
 /// Flag DO in the TTL of an OPT record (RFC 6891 section 6.1.4).
 const DNSSEC_OK: u32 = 0x8000;
 const EDNS_VERSION: u32 = 0x00ff_0000;
@@ -42,17 +43,19 @@ pub(super) struct Query<'a> {
     /// The question as it came: name, type and class.
     pub(super) question: &'a [u8],
     pub(super) record_type: u16,
-    pub(super) edns: Option<Edns>,
+    pub(super) edns: Option<Edns<'a>>,
 }
 
 /// What the OPT record of a query says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Edns {
+pub(super) struct Edns<'a> {
     /// Longest answer by UDP that the client takes, at least [`MIN_UDP_SIZE`].
     pub(super) size: u16,
     pub(super) dnssec_ok: bool,
     /// The client asks how long a connection may be silent (RFC 7828 section 3.2.1).
     pub(super) keepalive: bool,
+    /// The first COOKIE option (RFC 7873 section 4), of any length.
+    pub(super) cookie: Option<&'a [u8]>,
 }
 
 impl<'a> Query<'a> {
@@ -86,6 +89,19 @@ impl<'a> Query<'a> {
             record_type,
             edns,
         })
+    }
+
+    /// Reads a query without a question, which asks for a server cookie (RFC 7873 section 5.4).
+    pub(super) fn read_bare(message: &'a [u8]) -> Option<Query<'a>> {
+        let header = message.first_chunk::<HEADER>()?;
+        let [id, flags] = [0, 2].map(|at| u16::from_be_bytes([header[at], header[at + 1]]));
+        if header[4..] != [0, 0, 0, 0, 0, 0, 0, 1] || flags & (QR | OPCODE) != 0 {
+            return None;
+        }
+        let mut cursor = Cursor { message, at: HEADER };
+        let edns = Edns::read(&mut cursor).filter(|edns| edns.cookie.is_some())?;
+        let is_whole = cursor.at == message.len();
+        is_whole.then_some(Query { id, flags, question: &[], record_type: 0, edns: Some(edns) })
     }
 
     /// The name asked for, in its form on the wire, in the client's case.
@@ -135,23 +151,27 @@ impl<'a> Query<'a> {
     }
 }
 
-impl Edns {
+impl<'a> Edns<'a> {
     /// Reads an OPT record of version 0, whose name is the root (RFC 6891 section 6.1.2).
-    fn read(cursor: &mut Cursor<'_>) -> Option<Edns> {
+    fn read(cursor: &mut Cursor<'a>) -> Option<Self> {
         let (0, TYPE_OPT) = (cursor.take(1)?[0], cursor.u16()?) else { return None };
         let (size, ttl, data) = (cursor.u16()?, cursor.u32()?, cursor.data()?);
         if ttl & EDNS_VERSION != 0 {
             return None;
         }
-        let mut keepalive = false;
+        let (mut keepalive, mut cookie) = (false, None);
         let mut options = Cursor { message: data, at: 0 };
         while options.at < data.len() {
             let code = options.u16()?;
-            options.data()?;
-            keepalive |= code == OPTION_KEEPALIVE;
+            let value = options.data()?;
+            match code {
+                OPTION_COOKIE => cookie = cookie.or(Some(value)),
+                OPTION_KEEPALIVE => keepalive = true,
+                _ => {}
+            }
         }
         let dnssec_ok = ttl & DNSSEC_OK != 0;
-        Some(Edns { size: size.max(MIN_UDP_SIZE), dnssec_ok, keepalive })
+        Some(Edns { size: size.max(MIN_UDP_SIZE), dnssec_ok, keepalive, cookie })
     }
 }
 

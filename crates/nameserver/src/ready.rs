@@ -4,7 +4,8 @@ use hickory_proto::op::{Edns, Message};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
 
-use super::query::{HEADER, Query};
+use super::cookie::COOKIE;
+use super::query::{HEADER, OPTION_COOKIE, OPTION_KEEPALIVE, Query};
 
 /// Flag TC, in the third octet of a message.
 const TRUNCATED: u8 = 0x02;
@@ -13,10 +14,12 @@ pub(super) const MAX_MESSAGE: usize = 65_535;
 /// What makes two octets a pointer to a name, and how far it reaches (RFC 1035 section 4.1.4).
 const POINTER: u16 = 0xc000;
 const POINTERS: u16 = 0x4000;
+/// The shortest life of an answer that is made anew before its end, in milliseconds.
+const LEAST_LIFE: u64 = 10_000;
 /// Length of an OPT record without options.
 const OPT_LEN: usize = 11;
-/// Option edns-tcp-keepalive with a timeout (RFC 7828 section 3.1).
-const KEEPALIVE_LEN: usize = 6;
+/// Code and length of an option.
+const OPTION_HEAD: usize = 4;
 
 /// An answer in octets.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub(super) struct Ready {
     made: u64,
     /// When it expires.
     expires: u64,
+    /// From when on it should be made anew if it is still asked for.
+    due: u64,
 }
 
 /// An answer may end here: between two RRsets (RFC 2181 section 9).
@@ -99,6 +104,7 @@ impl Ready {
             cuts: cuts.into(),
             made: now,
             expires,
+            due: due(now, expires),
         })
     }
 
@@ -118,6 +124,16 @@ impl Ready {
         now < self.expires
     }
 
+    /// Whether it is in the last tenth of its life at `now`.
+    pub(super) fn is_due(&self, now: u64) -> bool {
+        now >= self.due
+    }
+
+    /// When it expires.
+    pub(super) fn expires(&self) -> u64 {
+        self.expires
+    }
+
     /// Memory that it takes, in octets.
     pub(super) fn memory(&self) -> usize {
         size_of::<Ready>() + self.data.len() + size_of_val::<[Cut]>(&self.cuts)
@@ -132,9 +148,10 @@ impl Ready {
     pub(super) fn write(&self, query: &Asked<'_>, form: Form, now: u64, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let (mut cut, mut end) = (false, self.opt);
+        let added = query.cookie.map_or(0, |cookie| OPTION_HEAD + cookie.len());
         match form {
-            Form::Datagram(size) if self.octets().len() > size => {
-                (cut, end) = self.write_cut(size, out);
+            Form::Datagram(size) if self.octets().len() + added > size => {
+                (cut, end) = self.write_cut(size - added, out);
             }
             _ => out.extend_from_slice(self.octets()),
         }
@@ -152,8 +169,20 @@ impl Ready {
                 ttl.copy_from_slice(&left.to_be_bytes());
             }
         }
-        if let Form::Stream(Some(timeout)) = form {
-            self.add_keepalive(timeout, start, out);
+        // A message without OPT record is of a client that has sent none, and so no option.
+        if start + usize::from(end) < out.len() {
+            let opt = start + usize::from(end) + OPT_LEN - 2;
+            let mut add = |code, value: &[u8]| {
+                if out.len() - start + OPTION_HEAD + value.len() <= MAX_MESSAGE {
+                    add_option(opt, code, value, out);
+                }
+            };
+            if let Some(cookie) = &query.cookie {
+                add(OPTION_COOKIE, cookie);
+            }
+            if let Form::Stream(Some(timeout)) = form {
+                add(OPTION_KEEPALIVE, &timeout.to_be_bytes());
+            }
         }
         cut
     }
@@ -182,18 +211,14 @@ impl Ready {
         put_counts(&mut out[start..], counts);
         (cut, end)
     }
+}
 
-    /// Adds an option to the OPT record, which is the end of the message.
-    fn add_keepalive(&self, timeout: u16, start: usize, out: &mut Vec<u8>) {
-        let opt = start + usize::from(self.opt);
-        let Some(len) = out.get(opt + 9..opt + OPT_LEN) else { return };
-        if out.len() - start + KEEPALIVE_LEN > MAX_MESSAGE {
-            return;
-        }
-        let len = u16::from_be_bytes([len[0], len[1]]) + KEEPALIVE_LEN as u16;
-        out[opt + 9..opt + OPT_LEN].copy_from_slice(&len.to_be_bytes());
-        out.extend_from_slice(&[0, 11, 0, 2]);
-        out.extend_from_slice(&timeout.to_be_bytes());
+/// When an answer of such a life comes into the last tenth of it. The short-lived never do: they would be asked for all the
+/// time.
+fn due(made: u64, expires: u64) -> u64 {
+    match expires.saturating_sub(made) {
+        life @ LEAST_LIFE.. => expires - life / 10,
+        _ => u64::MAX,
     }
 }
 
@@ -204,12 +229,27 @@ pub(super) struct Asked<'a> {
     pub(super) id: u16,
     /// The question as the client has written it; empty: as the answer has it.
     pub(super) question: &'a [u8],
+    /// The cookie for the client.
+    pub(super) cookie: Option<[u8; COOKIE]>,
 }
 
-impl<'a> From<&Query<'a>> for Asked<'a> {
-    fn from(query: &Query<'a>) -> Self {
-        Asked { id: query.id, question: query.question }
+impl<'a> Asked<'a> {
+    pub(super) fn of(query: &Query<'a>, cookie: Option<[u8; COOKIE]>) -> Self {
+        Asked { id: query.id, question: query.question, cookie }
     }
+}
+
+/// Adds an option to the OPT record, which is the end of a message, and whose length stands at `len`.
+pub(super) fn add_option(len: usize, code: u16, value: &[u8], out: &mut Vec<u8>) {
+    let added = OPTION_HEAD + value.len();
+    let Some(octets) = out.get_mut(len..len + 2) else { return };
+    let Some(sum) = u16::from_be_bytes([octets[0], octets[1]]).checked_add(added as u16) else {
+        return;
+    };
+    octets.copy_from_slice(&sum.to_be_bytes());
+    out.extend_from_slice(&code.to_be_bytes());
+    out.extend_from_slice(&(value.len() as u16).to_be_bytes());
+    out.extend_from_slice(value);
 }
 
 /// Writes the numbers of records, after the number of questions.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fordway_dns64::{self as dns64, Outcome, Question, Response, Step, begin};
 use futures_util::FutureExt;
@@ -11,7 +11,7 @@ use hickory_proto::op::Message;
 use tokio::task::JoinHandle;
 
 use super::shared::Active;
-use fordway_resolver::{Answer, LookupError, Resolver};
+use fordway_resolver::{Answer, Asker, LookupError, Resolver};
 use fordway_serve::Network;
 use fordway_serve::clock;
 
@@ -50,32 +50,38 @@ pub(super) fn at_once(active: &Active, client: IpAddr, query: &Message) -> Optio
             Step::Done(response) => return Some((response, until)),
             Step::Ask(pending) => pending,
         };
-        let found = active.resolver.known(pending.question())?;
+        let found = active.resolver.known(pending.question(), Asker::default())?;
         until = sooner(until, &found);
         step = pending.resume(outcome(&found));
     }
 }
 
-/// The response to a query.
-pub(super) async fn resolve(active: &Active, client: IpAddr, query: &Message) -> Made {
+/// The response to a query, of answers that hold for `ahead` still.
+pub(super) async fn resolve(
+    active: &Active,
+    client: IpAddr,
+    query: &Message,
+    ahead: Duration,
+) -> Made {
     let (_, policy) = active.settings.policies.of(client);
-    let network = Some(Network::of(client, active.settings.limits.client_len));
+    let network = Network::of(client, active.settings.limits.client_len);
+    let asker = Asker { client: Some(network), ahead };
     let mut until: Option<Instant> = None;
-    let mut ahead: Option<Ahead> = None;
+    let mut early: Option<Ahead> = None;
     let mut step = begin(policy, query);
     loop {
         let pending = match step {
             Step::Done(response) => return (response, until),
             Step::Ask(pending) => pending,
         };
-        let found = match ahead.take() {
+        let found = match early.take() {
             Some((question, later)) if question == *pending.question() => later.found().await,
             _ => match pending.ahead() {
-                None => active.resolver.lookup_for(network, pending.question()).await,
+                None => active.resolver.lookup_for(asker, pending.question()).await,
                 Some(next) => {
                     let resolver = &active.resolver;
                     let found;
-                    (found, ahead) = ask_both(resolver, network, pending.question(), next).await;
+                    (found, early) = ask_both(resolver, asker, pending.question(), next).await;
                     found
                 }
             },
@@ -98,19 +104,19 @@ fn sooner(until: Option<Instant>, found: &Found) -> Option<Instant> {
 /// records as well.
 async fn ask_both(
     resolver: &Arc<Resolver>,
-    client: Option<Network>,
+    asker: Asker,
     question: &Question,
     next: Question,
 ) -> (Found, Option<Ahead>) {
-    let mut first = pin!(resolver.ask(client, question));
+    let mut first = pin!(resolver.ask(asker, question));
     if let Some(found) = (&mut first).now_or_never() {
         return (found, None);
     }
-    let later = match resolver.known(&next) {
+    let later = match resolver.known(&next, asker) {
         Some(found) => Later::Known(found),
         None => {
             let (resolver, asked) = (Arc::clone(resolver), next.clone());
-            Later::Asked(tokio::spawn(async move { resolver.ask(client, &asked).await }))
+            Later::Asked(tokio::spawn(async move { resolver.ask(asker, &asked).await }))
         }
     };
     (first.await, Some((next, later)))

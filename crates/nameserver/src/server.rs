@@ -10,12 +10,14 @@ use tokio::task::spawn_local;
 
 use super::datagram::Datagrams;
 use super::error::Error;
+use super::renew;
 use super::settings::Settings;
 use super::shared::{Active, Shared};
 use super::sockets::{self, Pair};
 use super::stream;
 use super::worker::Worker;
 use fordway_counters::dns64::Stats;
+use fordway_resolver::{Resolver, Selection};
 use fordway_serve::thread::Threads;
 use fordway_serve::{Service, differing};
 
@@ -43,6 +45,33 @@ impl Server {
     /// Its counters, of all threads together.
     pub fn stats(&self) -> Stats {
         self.threads.shared.stats()
+    }
+
+    /// Its caches.
+    pub fn caches(&self) -> Caches {
+        Caches(Arc::clone(&self.threads.shared))
+    }
+}
+
+/// The caches of a server, that of answers of upstream servers and that of ready answers, to be read and flushed by another
+/// thread than the server's owner.
+#[derive(Clone, Debug)]
+pub struct Caches(Arc<Shared>);
+
+impl Caches {
+    /// The resolver, which has that of answers of upstream servers.
+    pub fn resolver(&self) -> Arc<Resolver> {
+        Arc::clone(&self.0.active.load().resolver)
+    }
+
+    /// Removes all that is known of some names. How many answers of upstream servers that were, and how many ready ones.
+    ///
+    /// From when this returns, no answer is made of what upstream servers have said before.
+    pub fn flush(&self, of: &Selection) -> (u64, u64) {
+        let active = self.0.active.load_full();
+        // Ready answers are made of upstream's, so these first.
+        let upstream = active.resolver.flush(of);
+        (upstream, active.ready.flush(of))
     }
 }
 
@@ -91,7 +120,7 @@ impl Service for Server {
         if let Some(key) = Server::fixed(&self.threads.shared.active.load().settings, &settings) {
             return Err(Error::Fixed(key));
         }
-        Ok(self.threads.shared.replace(settings)?)
+        self.threads.shared.replace(settings)
     }
 
     fn is_whole(&self) -> bool {
@@ -143,6 +172,8 @@ async fn serve(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
         keep("receiver of questions by UDP", move || Rc::clone(&udp).run(Rc::clone(&by_udp)));
         keep("listener by TCP", move || stream::accept(Rc::clone(&tcp), Rc::clone(&by_tcp)));
     }
+    let renewing = Rc::clone(&worker);
+    keep("renewal of answers", move || renew::run(Rc::clone(&renewing)));
     while !shared.signals.is_stopping() {
         // Tasks load the settings when they begin something; none is in the middle of something now.
         for udp in &datagrams {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use fordway_dns64::Policies;
@@ -26,12 +27,28 @@ pub struct Settings {
     /// Answers by UDP to one client network ([`Limits::client_len`]); `None` for as many as it asks for. The host's own
     /// loopback addresses are not limited.
     pub rate: Option<Rate>,
+    /// Server cookies (RFC 7873).
+    pub cookies: Cookies,
     /// Octets of memory for ready answers, which all threads share; at least 1 MiB.
     pub cache_octets: usize,
+    /// Make answers anew that are asked for in the last tenth of their life, if they were before.
+    pub prefetch: bool,
     /// Longest answer by UDP, in octets, whatever the client could take (RFC 6891 section 6.2.5).
     pub udp_size: u16,
     /// Other limits.
     pub limits: Limits,
+}
+
+/// Whether there are server cookies, and with which secret they are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cookies {
+    /// There are none.
+    Off,
+    /// A secret drawn at random.
+    Drawn,
+    /// Secrets of 32 hexadecimal digits, a line each: the first makes cookies, all check them. Read at each start and
+    /// reload.
+    File(PathBuf),
 }
 
 /// How many answers a client network gets.

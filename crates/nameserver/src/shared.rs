@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 
 use super::cache::ReadyCache;
+use super::cookie::Secrets;
+use super::error::Error;
 use super::rate::Limiter;
-use super::settings::{Rate, Settings};
+use super::settings::{Cookies, Rate, Settings};
 use super::stats::Counters;
 use fordway_counters::dns64::Stats;
+use fordway_resolver::Resolver;
 use fordway_resolver::shares::Shares;
-use fordway_resolver::{self as upstream, Resolver};
 use fordway_serve::Tally;
 use fordway_serve::clock;
 use fordway_serve::thread::{self, Signals};
@@ -33,15 +35,14 @@ pub(super) struct Active {
     pub(super) ready: ReadyCache,
     /// Answers by UDP.
     pub(super) limiter: Option<Arc<Limiter>>,
+    /// What server cookies are made with.
+    pub(super) cookies: Option<Arc<Secrets>>,
 }
 
 impl Active {
     /// The first settings of a server, or those that follow `before`: resolver and limiter stay, with their state, if their
     /// settings do.
-    pub(super) fn new(
-        settings: Settings,
-        before: Option<&Active>,
-    ) -> Result<Self, upstream::Error> {
+    pub(super) fn new(settings: Settings, before: Option<&Active>) -> Result<Self, Error> {
         let same = |it: &&Active| *it.resolver.settings() == settings.upstream;
         let resolver = match before.filter(same) {
             Some(before) => Arc::clone(&before.resolver),
@@ -53,8 +54,25 @@ impl Active {
         });
         let generation = before.map_or(1, |it| it.generation + 1);
         let ready = ReadyCache::new(settings.cache_octets);
-        Ok(Active { generation, settings, resolver, ready, limiter })
+        let cookies = cookies(&settings.cookies, before)?;
+        Ok(Active { generation, settings, resolver, ready, limiter, cookies })
     }
+}
+
+/// What server cookies are made with: a file that is read each time, or what was drawn when the server was started.
+fn cookies(wanted: &Cookies, before: Option<&Active>) -> Result<Option<Arc<Secrets>>, Error> {
+    let secrets = match wanted {
+        Cookies::Off => return Ok(None),
+        Cookies::File(path) => Secrets::read(path)?,
+        Cookies::Drawn => {
+            let before = before.filter(|it| it.settings.cookies == Cookies::Drawn);
+            match before.and_then(|it| it.cookies.clone()) {
+                Some(drawn) => return Ok(Some(drawn)),
+                None => Secrets::draw()?,
+            }
+        }
+    };
+    Ok(Some(Arc::new(secrets)))
 }
 
 /// State that all threads share.
@@ -109,7 +127,7 @@ impl Shared {
     }
 
     /// Puts settings in place, and waits until every thread works by them.
-    pub(super) fn replace(&self, settings: Settings) -> Result<(), upstream::Error> {
+    pub(super) fn replace(&self, settings: Settings) -> Result<(), Error> {
         let next = Arc::new(Active::new(settings, Some(&self.active.load()))?);
         let generation = next.generation;
         self.active.store(next);

@@ -6,6 +6,8 @@ use fordway_counters::Counter;
 use fordway_counters::dns64::{Counted, DropCounters, RcodeCounters, Stats};
 use fordway_dns64::Kind;
 
+use super::cookie::Shown;
+
 /// The counters of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -42,6 +44,16 @@ impl Counters {
             Kind::Synthetic => &self.synthesised,
             Kind::Local => &self.local,
             Kind::Error => &self.errors,
+        };
+        counter.add(1);
+    }
+
+    /// A query came with a cookie.
+    pub(super) fn cookie(&self, shown: Shown) {
+        let counter = match shown {
+            Shown::Valid => &self.cookies_valid,
+            Shown::First => &self.cookies_first,
+            Shown::Invalid => &self.cookies_invalid,
         };
         counter.add(1);
     }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use fordway_dns64::{Kind, Rejected};
 use hickory_proto::op::Message;
@@ -12,6 +12,8 @@ use hickory_proto::serialize::binary::BinEncodable;
 
 use super::brief::Brief;
 use super::cache::Key;
+use super::cookie::{COOKIE, Shown};
+use super::due::Renewals;
 use super::query::{MIN_UDP_SIZE, Query};
 use super::ready::{Asked, Form, Ready};
 use super::resolve::{self, Made};
@@ -31,6 +33,8 @@ pub(super) struct Worker {
     /// Which thread this is.
     pub(super) index: usize,
     slip: Cell<u32>,
+    /// Answers that are to be made anew before they expire.
+    pub(super) renewals: Renewals,
 }
 
 /// Where a query came from.
@@ -57,6 +61,7 @@ pub(super) struct Waiting {
     key: Option<Box<Key>>,
     /// As the client has written it.
     question: Vec<u8>,
+    cookie: Option<[u8; COOKIE]>,
     since: Instant,
     _place: Place,
 }
@@ -66,7 +71,7 @@ pub(super) struct Waiting {
 pub(super) struct Now {
     pub(super) instant: Instant,
     /// Since the server's start.
-    millis: u64,
+    pub(super) millis: u64,
     nanos: u64,
 }
 
@@ -79,7 +84,7 @@ impl Now {
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, index: usize) -> Self {
-        Worker { shared, index, slip: Cell::new(0) }
+        Worker { shared, index, slip: Cell::new(0), renewals: Renewals::default() }
     }
 
     pub(super) fn counters(&self) -> &Counters {
@@ -106,28 +111,52 @@ impl Worker {
         }
         let query = Query::read(octets);
         let size = active.settings.udp_size;
-        let brief = |query: &Query<'_>, brief: Brief, out: &mut Vec<u8>| {
+        let brief = |query: &Query<'_>, cookie, brief: Brief, out: &mut Vec<u8>| {
             counters.answer(brief.rcode());
-            brief.write(query, size, out);
+            brief.write(query, cookie, size, out);
         };
         if !active.settings.allow.contains(client.address) {
             match query {
                 Some(query) if self.may_refuse(active, client, now) => {
                     counters.refused.add(1);
-                    brief(&query, Brief::Prohibited, out);
+                    brief(&query, None, Brief::Prohibited, out);
                 }
                 _ => counters.dropped.refused.add(1),
             }
             return None;
         }
-        if client.transport == Transport::Udp && !may_answer(active, client.address, now) {
+        let mut cookie = None;
+        let mut is_known = client.transport != Transport::Udp;
+        if let (Some(secrets), Some(shown)) = (&active.cookies, cookie_of(query.as_ref(), octets)) {
+            let Some((given, shown)) = secrets.check(shown, client.address, unix_seconds()) else {
+                counters.cookies_invalid.add(1);
+                if let Some(query) = query {
+                    brief(&query, None, Brief::NoCookie, out);
+                }
+                return None;
+            };
+            counters.cookie(shown);
+            cookie = Some(given);
+            is_known |= shown == Shown::Valid;
+        }
+        if !is_known && !may_answer(active, client.address, now) {
             match query {
                 Some(query) if self.slips() => {
                     counters.limited.add(1);
-                    brief(&query, Brief::ComeByTcp, out);
+                    // Who receives the cookie at this address is not limited any more, nor is who comes by TCP.
+                    let how =
+                        if cookie.is_some() { Brief::ComeWithCookie } else { Brief::ComeByTcp };
+                    brief(&query, cookie, how, out);
                 }
                 _ => counters.dropped.limited.add(1),
             }
+            return None;
+        }
+        if let (None, Some(_)) = (&query, cookie)
+            && let Some(query) = Query::read_bare(octets)
+        {
+            counters.local.add(1);
+            brief(&query, cookie, Brief::Cookie, out);
             return None;
         }
         let Some(query) = query else {
@@ -137,35 +166,41 @@ impl Worker {
         if query.record_type == u16::from(RecordType::ANY) && client.transport == Transport::Udp {
             // All records of a name, sent to an address that may be forged, would amplify an attack (RFC 8482).
             counters.truncated.add(1);
-            brief(&query, Brief::ComeByTcp, out);
+            brief(&query, cookie, Brief::ComeByTcp, out);
             return None;
         }
         let (policy, _) = active.settings.policies.of(client.address);
         let key = Key::new(policy, &query);
-        let asked = Asked::from(&query);
+        let asked = Asked::of(&query, cookie);
         let found = active.ready.read(&key, now.millis, |ready| {
             counters.cached.add(1);
             self.write(ready, &asked, form, now, out);
         });
-        if found.is_some() {
+        if let Some(due) = found {
+            if let Some(expires) = due.filter(|_| active.settings.prefetch) {
+                self.renewals.push(client.address, key, query, expires);
+            }
             return None;
         }
         let waiting = query.to_message(key.name()).and_then(|message| {
+            let flushes = active.ready.flushes();
             let made = resolve::at_once(active, client.address, &message);
             let ready = made.and_then(|made| self.encode(active, made, now));
             if let Some((ready, is_kept)) = ready {
                 self.write(&ready, &asked, form, now, out);
                 if is_kept {
-                    active.ready.insert(&key, ready, now.millis);
+                    active.ready.insert(&key, ready, now.millis, flushes);
                 }
                 return Some(None);
             }
             let query = || (message, Some(Box::new(key)), query.question.to_vec());
-            self.admit(active, client, now, form, key.name(), query).map(Some)
+            let mut waiting = self.admit(active, client, now, form, key.name(), query)?;
+            waiting.cookie = cookie;
+            Some(Some(waiting))
         });
         waiting.unwrap_or_else(|| {
             counters.overload.add(1);
-            brief(&query, Brief::Overload, out);
+            brief(&query, cookie, Brief::Overload, out);
             None
         })
     }
@@ -182,14 +217,11 @@ impl Worker {
     /// Encodes the response to a query, made of answers that may be used until some moment, and counts it; with whether it
     /// may be kept.
     fn encode(&self, active: &Active, made: Made, now: Now) -> Option<(Ready, bool)> {
-        let (response, until) = made;
-        let age_limit = until.map(|until| until.saturating_duration_since(now.instant).as_millis());
-        let lifetime = (u64::from(response.lifetime) * 1000)
-            .min(age_limit.map_or(u64::MAX, |limit| limit as u64));
-        let size = active.settings.udp_size;
-        let ready = Ready::encode(&response.message, size, now.millis, now.millis + lifetime)?;
-        self.counters().made(response.kind);
-        Some((ready, lifetime > 0))
+        let (kind, blocked) = (made.0.kind, made.0.blocked);
+        let encoded = encode(active, made, now)?;
+        self.counters().made(kind);
+        self.counters().blocked.add(blocked.into());
+        Some(encoded)
     }
 
     /// A message that is no plain query: the library reads it, and makes the error if there is one.
@@ -212,7 +244,7 @@ impl Worker {
                 let size = active.settings.udp_size;
                 if let Some(ready) = Ready::encode(&message, size, now.millis, now.millis) {
                     self.counters().answer(ready.rcode());
-                    let asked = Asked { id: message.metadata.id, question: &[] };
+                    let asked = Asked { id: message.metadata.id, question: &[], cookie: None };
                     ready.write(&asked, least, now.millis, out);
                 }
             }
@@ -224,7 +256,7 @@ impl Worker {
                 };
                 let made = resolve::at_once(active, client.address, &message);
                 if let Some((ready, _)) = made.and_then(|made| self.encode(active, made, now)) {
-                    let asked = Asked { id: message.metadata.id, question: &[] };
+                    let asked = Asked { id: message.metadata.id, question: &[], cookie: None };
                     self.write(&ready, &asked, form, now, out);
                     return None;
                 }
@@ -264,6 +296,7 @@ impl Worker {
             form,
             key,
             question,
+            cookie: None,
             since: now.instant,
             _place: place,
         }))
@@ -275,11 +308,15 @@ impl Worker {
         mut waiting: Box<Waiting>,
         write: impl FnOnce(&dyn Fn(&mut Vec<u8>)) -> R,
     ) -> R {
-        let made = loop {
-            let made = resolve::resolve(&waiting.active, waiting.client, &waiting.message).await;
+        let (made, flushes) = loop {
+            let flushes = waiting.active.ready.flushes();
+            let made = {
+                let Waiting { active, client, message, .. } = &*waiting;
+                resolve::resolve(active, *client, message, Duration::ZERO).await
+            };
             let active = self.shared.active.load();
             if active.generation == waiting.active.generation {
-                break made;
+                break (made, flushes);
             }
             // Settings have changed meanwhile: the answer is one of the old ones.
             waiting.active = Arc::clone(&active);
@@ -292,10 +329,11 @@ impl Worker {
             return write(&|_| {});
         };
         counters.took(now.instant.saturating_duration_since(waiting.since).as_micros() as u64, 1);
-        let asked = Asked { id: waiting.message.metadata.id, question: &waiting.question };
+        let (id, cookie) = (waiting.message.metadata.id, waiting.cookie);
+        let asked = Asked { id, question: &waiting.question, cookie };
         let written = write(&|out| self.write(&ready, &asked, waiting.form, now, out));
         if let Some(key) = waiting.key.as_deref().filter(|_| is_kept) {
-            active.ready.insert(key, ready, now.millis);
+            active.ready.insert(key, ready, now.millis, flushes);
         }
         written
     }
@@ -312,6 +350,17 @@ impl Worker {
     }
 }
 
+/// Encodes the response to a query, made of answers that may be used until some moment; with whether it may be kept.
+pub(super) fn encode(active: &Active, made: Made, now: Now) -> Option<(Ready, bool)> {
+    let (response, until) = made;
+    let age_limit = until.map(|until| until.saturating_duration_since(now.instant).as_millis());
+    let lifetime =
+        (u64::from(response.lifetime) * 1000).min(age_limit.map_or(u64::MAX, |limit| limit as u64));
+    let size = active.settings.udp_size;
+    let ready = Ready::encode(&response.message, size, now.millis, now.millis + lifetime)?;
+    Some((ready, lifetime > 0))
+}
+
 fn network(active: &Active, client: IpAddr) -> Network {
     Network::of(client, active.settings.limits.client_len)
 }
@@ -322,6 +371,20 @@ fn may_answer(active: &Active, client: IpAddr, now: Now) -> bool {
         Some(limiter) => client.is_loopback() || limiter.allow(network(active, client), now.nanos),
         None => true,
     }
+}
+
+/// The cookie of a query, or of a message that asks for nothing else.
+fn cookie_of<'a>(query: Option<&Query<'a>>, octets: &'a [u8]) -> Option<&'a [u8]> {
+    match query {
+        Some(query) => query.edns?.cookie,
+        None => Query::read_bare(octets)?.edns?.cookie,
+    }
+}
+
+/// Seconds since 1970, as cookies have them: 32 bits that begin anew.
+fn unix_seconds() -> u32 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as u32)
 }
 
 /// How the answer to a query is given.

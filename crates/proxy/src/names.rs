@@ -11,7 +11,7 @@ use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
 
 use super::reason::Reason;
-use fordway_resolver::{Error, LookupError, Resolver, Server, Settings};
+use fordway_resolver::{Asker, Error, LookupError, Resolver, Server, Settings};
 use fordway_serve::{Network, resolv_conf};
 
 /// Octets of answers that are kept where the system's servers are asked.
@@ -68,10 +68,12 @@ impl Names {
             checking_disabled: false,
         };
         let answer =
-            self.resolver.lookup_for(client, &question).await.map_err(|error| match error {
-                LookupError::Timeout => Reason::NameTimeout,
-                LookupError::Unreachable | LookupError::Unusable => Reason::NameFailed,
-                LookupError::Busy => Reason::Busy,
+            self.resolver.lookup_for(Asker::of(client), &question).await.map_err(|error| {
+                match error {
+                    LookupError::Timeout => Reason::NameTimeout,
+                    LookupError::Unreachable | LookupError::Unusable => Reason::NameFailed,
+                    LookupError::Busy => Reason::Busy,
+                }
             })?;
         match answer.message.response_code {
             ResponseCode::NoError => {}

@@ -1,9 +1,12 @@
 //! Answers of upstream servers.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fordway_dns64::Security;
-use hickory_proto::op::Message;
+use fordway_dns64::{Question, Security};
+use hickory_proto::op::{Message, ResponseCode};
+
+use super::error::LookupError;
 
 /// An upstream server's answer, cleaned of what does not belong to the question.
 #[derive(Clone, Debug)]
@@ -18,6 +21,27 @@ pub struct Answer {
     pub expires: Instant,
     /// What validation by this host found.
     pub security: Security,
+}
+
+/// What became of a question.
+pub(super) type Outcome = Result<Arc<Answer>, LookupError>;
+
+/// Whether an answer is one that may be another in a moment.
+pub(super) fn is_failure(answer: &Answer) -> bool {
+    let code = answer.message.response_code;
+    ![ResponseCode::NoError, ResponseCode::NXDomain, ResponseCode::YXDomain].contains(&code)
+        || answer.security == Security::Bogus
+}
+
+/// What is kept of a question.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The question, its name in lower case.
+    pub question: Question,
+    /// The answer, or why there was none.
+    pub outcome: Result<Arc<Answer>, LookupError>,
+    /// Until when it holds.
+    pub expires: Instant,
 }
 
 impl Answer {

@@ -5,16 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use foldhash::quality::RandomState;
-use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::op::Message;
 use hickory_proto::rr::{RData, Record};
 use hickory_proto::serialize::binary::BinEncodable;
 use quick_cache::sync;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
-use super::answer::Answer;
+use super::answer::{Answer, Kept, Outcome, is_failure};
 use super::error::LookupError;
-use super::key::Key;
+use super::key::{self, Key};
 use super::lifetime;
+use super::selection::Selection;
+use super::stale;
 
 /// A failure so soon after another makes a row of them.
 const RECENT: Duration = Duration::from_secs(30);
@@ -28,14 +30,15 @@ const USUAL_OCTETS: usize = 1200;
 /// What a record takes beside its own size, for names and data on the heap.
 const RECORD_HEAP: usize = 64;
 
-/// What became of a question.
-pub(super) type Outcome = Result<Arc<Answer>, LookupError>;
-
 /// Answers by question.
 #[derive(Debug)]
 pub(super) struct Cache {
     kept: sync::Cache<Key, Entry, Octets, RandomState, Evictions>,
     evictions: Evictions,
+    /// How often something was flushed.
+    flushes: AtomicU64,
+    /// How long answers are of use after they have expired.
+    stale: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -44,11 +47,13 @@ struct Entry {
     expires: Instant,
     /// How many failures there have been in a row, this one included.
     failures: u32,
+    /// Until when servers are not asked again, because they have failed or take too long; the answer is stale.
+    recheck: Option<Instant>,
 }
 
 impl Cache {
-    /// A cache for so many octets.
-    pub(super) fn new(octets: usize) -> Self {
+    /// A cache for so many octets; `stale`: how long answers are of use after they have expired.
+    pub(super) fn new(octets: usize, stale: Duration) -> Self {
         let evictions = Evictions::default();
         let items = (octets / USUAL_OCTETS).max(1);
         let octets = octets as u64;
@@ -61,34 +66,101 @@ impl Cache {
             .unwrap_or_else(|error| unreachable!("{error:?}"));
         let state = RandomState::default();
         let kept = sync::Cache::with_options(options, Octets, state, evictions.clone());
-        Self { kept, evictions }
+        Self { kept, evictions, flushes: AtomicU64::new(0), stale }
     }
 
-    /// What is known of a question at this moment.
-    pub(super) fn get(&self, key: &[u8], now: Instant) -> Option<Outcome> {
-        self.kept.get(key).filter(|entry| now < entry.expires).map(|entry| entry.outcome)
+    /// What is known of a question at this moment, and holds for `ahead` still.
+    pub(super) fn get(&self, key: &[u8], now: Instant, ahead: Duration) -> Option<Outcome> {
+        self.kept.get(key).filter(|entry| now + ahead < entry.expires).map(|entry| entry.outcome)
     }
 
-    /// Keeps an answer for as long as it says, and a failure for a short while (RFC 9520).
-    pub(super) fn insert(&self, key: Key, outcome: &Outcome, now: Instant) {
+    /// An answer that has expired, if there is one of use.
+    pub(super) fn stale(&self, key: &[u8], now: Instant) -> Option<Arc<Answer>> {
+        if self.stale.is_zero() {
+            return None;
+        }
+        let entry = self.kept.peek(key)?;
+        let answer = entry.answer().filter(|_| entry.expires <= now)?;
+        (now < entry.expires + self.stale).then(|| stale::of(answer, now))
+    }
+
+    /// An answer that has expired, if servers are not to be asked now.
+    pub(super) fn stale_for_now(&self, key: &[u8], now: Instant) -> Option<Arc<Answer>> {
+        if self.stale.is_zero() {
+            return None;
+        }
+        let waits = |entry: &Entry| entry.recheck.is_some_and(|recheck| now < recheck);
+        self.kept.get(key).filter(waits).and_then(|_| self.stale(key, now))
+    }
+
+    /// Servers take too long: until they have answered, or failed for good, the stale answer is given at once.
+    pub(super) fn wait_for(&self, key: &Key, now: Instant) {
+        if let Some(entry) = self.kept.peek(&**key).filter(|entry| entry.expires <= now) {
+            let recheck = Some(now + stale::RECHECK);
+            let _gone = self.kept.replace(Arc::clone(key), Entry { recheck, ..entry }, true);
+        }
+    }
+
+    /// How often something was flushed: an answer that was asked for before must not be kept.
+    pub(super) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::SeqCst)
+    }
+
+    /// Removes what is known of some names. How many answers that were.
+    pub(super) fn flush(&self, of: &Selection) -> u64 {
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        let removed = AtomicU64::new(0);
+        self.kept.retain(|key, _| {
+            let stays = !of.has(key::name(key));
+            removed.fetch_add((!stays).into(), Ordering::Relaxed);
+            stays
+        });
+        removed.into_inner()
+    }
+
+    /// What is known of some names.
+    pub(super) fn iter<'a>(&'a self, of: &'a Selection) -> impl Iterator<Item = Kept> + 'a {
+        let wanted = self.kept.iter().filter(|(key, _)| of.has(key::name(key)));
+        wanted.filter_map(|(key, entry)| {
+            let question = key::to_question(&key)?;
+            Some(Kept { question, outcome: entry.outcome, expires: entry.expires })
+        })
+    }
+
+    /// Keeps an answer for as long as it says, and a failure for a short while (RFC 9520), unless something was flushed
+    /// since `flushes`.
+    pub(super) fn insert(&self, key: Key, outcome: &Outcome, now: Instant, flushes: u64) {
         let failed = match outcome {
             Ok(answer) => is_failure(answer),
             Err(LookupError::Busy) => return,
             Err(_) => true,
         };
-        let entry = if failed {
+        let entry = if let Some(before) = self.kept.peek(&*key).filter(|_| failed)
+            && before.answer().is_some()
+            && now
+                < before.expires
+                    + if stale::may_replace(outcome) { self.stale } else { Duration::ZERO }
+        {
+            // RFC 8767 section 4: what fails does not displace an answer.
+            Entry { recheck: Some(now + stale::RECHECK), ..before }
+        } else if failed {
             let last = self.kept.peek(&*key).filter(|entry| now < entry.expires + RECENT);
             let earlier = last.map_or(0, |entry| entry.failures);
             let expires = now + lifetime::of_failure(earlier);
-            Entry { outcome: outcome.clone(), expires, failures: earlier.saturating_add(1) }
+            let failures = earlier.saturating_add(1);
+            Entry { outcome: outcome.clone(), expires, failures, recheck: None }
         } else {
             let expires = outcome.as_ref().map_or(now, |answer| answer.expires);
             if expires <= now {
                 return;
             }
-            Entry { outcome: outcome.clone(), expires, failures: 0 }
+            Entry { outcome: outcome.clone(), expires, failures: 0, recheck: None }
         };
-        self.kept.insert(key, entry);
+        self.kept.insert(Arc::clone(&key), entry);
+        // A flush that has begun before this may have passed the key's place already.
+        if self.flushes() != flushes {
+            self.kept.remove(&*key);
+        }
     }
 
     /// How many answers there are.
@@ -107,12 +179,11 @@ impl Cache {
     }
 }
 
-/// Whether an answer is one that may be another in a moment.
-fn is_failure(answer: &Answer) -> bool {
-    use fordway_dns64::Security;
-    let code = answer.message.response_code;
-    ![ResponseCode::NoError, ResponseCode::NXDomain, ResponseCode::YXDomain].contains(&code)
-        || answer.security == Security::Bogus
+impl Entry {
+    /// The answer, unless it is a failure.
+    fn answer(&self) -> Option<&Arc<Answer>> {
+        self.outcome.as_ref().ok().filter(|answer| !is_failure(answer))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -168,7 +239,7 @@ mod tests {
 
     #[test]
     fn new_answers_find_room_in_a_full_cache() {
-        let cache = Cache::new(4 << 20);
+        let cache = Cache::new(4 << 20, Duration::ZERO);
         let now = Instant::now();
         let key = |number: u32| {
             let name = Name::from_ascii(format!("n{number}.example.net.")).unwrap();
@@ -181,11 +252,14 @@ mod tests {
             security: Security::Unchecked,
         }));
         // Names that are asked for once fill it several times over; then a fifth of what it holds is new.
-        (0..40_000).for_each(|number| cache.insert(key(number), &outcome, now));
+        (0..40_000).for_each(|number| cache.insert(key(number), &outcome, now, 0));
         let held = u32::try_from(cache.len()).unwrap();
         let new = 40_000..40_000 + held / 5;
-        new.clone().for_each(|number| cache.insert(key(number), &outcome, now));
-        let found = new.clone().filter(|number| cache.get(&key(*number), now).is_some()).count();
+        new.clone().for_each(|number| cache.insert(key(number), &outcome, now, 0));
+        let found = new
+            .clone()
+            .filter(|number| cache.get(&key(*number), now, Duration::ZERO).is_some())
+            .count();
         assert!(found > new.len() * 9 / 10, "{found} of {} new answers, {held} held", new.len());
         assert!(cache.octets() <= 4 << 20);
     }

@@ -98,6 +98,10 @@ pub(super) enum AttemptError {
     OtherCase,
     /// The response by UDP is an error without a question: it may be forged by guessing port and identifier.
     NoQuestion,
+    /// The answer by UDP has no cookie, or not the right one: of a server that has given one before.
+    NoCookie,
+    /// The server wants to be shown the cookie that it has just given.
+    BadCookie,
     /// So many datagrams do not answer the query that an attacker seems to guess.
     Suspicious,
 }

@@ -7,6 +7,7 @@ use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 
 use super::connection::Connection;
+use super::cookie::Jar;
 use super::error::AttemptError;
 use super::links::Links;
 use super::peer::Peer;
@@ -52,12 +53,25 @@ impl Attempt<'_> {
         let query = Query::new(self.key, style)?;
         if self.peer.server.protocol == Protocol::Udp {
             let counters = &self.peer.counters;
-            match self.by_udp(&query).await {
+            let mut answer = self.by_udp(&query).await;
+            if let Err(AttemptError::BadCookie) = answer {
+                // With the cookie that has just come.
+                answer = self.by_udp(&Query::new(self.key, style)?).await;
+            }
+            match answer {
                 Err(AttemptError::Truncated) => counters.truncated.count(),
                 Err(AttemptError::Suspicious) => counters.spoof_suspicions.count(),
                 Err(AttemptError::OtherCase) => {
                     counters.case_mismatches.count();
                     return self.in_other_case(style).await;
+                }
+                // TCP does without.
+                Err(AttemptError::BadCookie) => {}
+                Err(AttemptError::NoCookie) => {
+                    counters.spoof_suspicions.count();
+                    let answer = self.by_connection(&query).await?.0;
+                    self.peer.jar.iter().for_each(Jar::forget);
+                    return Ok(answer);
                 }
                 Err(AttemptError::NoQuestion) => {
                     counters.mismatches.count();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use foldhash::quality::RandomState;
 use tokio::sync::Notify;
 
-use super::cache::Outcome;
+use super::answer::Outcome;
 use super::key::{self, Key};
 use crate::shares::{Place, Shares};
 use fordway_serve::Network;

@@ -3,20 +3,23 @@
 use std::sync::Arc;
 
 use fordway_dns64::{Question, Security};
+use hickory_proto::op::Message;
 
-use super::answer::Answer;
-use super::cache::{Cache, Outcome};
+use super::answer::{Answer, Outcome};
+use super::asker::Asker;
+use super::cache::Cache;
 use super::clean::clean;
 use super::error::{Error, LookupError};
 use super::flight::{Flights, Join};
 use super::key::{Key, KeyBuf, query_of};
 use super::lifetime;
-use super::peer::Peer;
-use super::race::Racers;
+use super::routes::{Crossing, Routes};
 use super::settings::Settings;
 use fordway_counters::upstream::{ResolverCounters, Stats};
-use fordway_serve::Network;
 use fordway_serve::clock;
+
+/// How often the answer to a question goes on at other servers, because an alias leads to a name of theirs.
+const MOST_CROSSINGS: usize = 8;
 
 /// Servers, cache, and the questions under way.
 #[derive(Debug)]
@@ -24,39 +27,33 @@ pub(super) struct Forwarder {
     pub(super) cache: Cache,
     pub(super) flights: Flights,
     pub(super) counters: ResolverCounters,
-    pub(super) racers: Racers,
+    pub(super) routes: Routes,
 }
 
 impl Forwarder {
     pub(super) fn new(settings: &Settings) -> Result<Self, Error> {
-        let peers = Peer::all(settings)?;
         Ok(Self {
-            cache: Cache::new(settings.cache_octets),
+            cache: Cache::new(settings.cache_octets, settings.stale),
             flights: Flights::new(settings.in_flight),
             counters: ResolverCounters::default(),
-            racers: Racers::new(peers, settings),
+            routes: Routes::new(settings)?,
         })
     }
 
     /// What servers say to a question, as they say it; it may be in the cache.
-    pub(super) async fn lookup(&self, question: &Question, client: Option<Network>) -> Outcome {
+    pub(super) async fn lookup(&self, question: &Question, asker: Asker) -> Outcome {
         let Some(key) = KeyBuf::new(question, false) else {
             return Err(LookupError::Unusable);
         };
-        match self.cache.get(key.as_octets(), clock::now()) {
+        match self.cache.get(key.as_octets(), clock::now(), asker.ahead) {
             Some(outcome) => outcome,
-            None => self.fetch(question, &key.to_key(), client).await,
+            None => self.fetch(question, &key.to_key(), asker).await,
         }
     }
 
     /// What servers say to a question that is not in the cache.
-    pub(super) async fn fetch(
-        &self,
-        question: &Question,
-        key: &Key,
-        client: Option<Network>,
-    ) -> Outcome {
-        self.once(key, client, async |key| self.ask(question, key).await).await
+    pub(super) async fn fetch(&self, question: &Question, key: &Key, asker: Asker) -> Outcome {
+        self.once(key, asker, async |key| self.ask(question, key, asker).await).await
     }
 
     /// Runs `ask` for what is not in the cache, once for all concurrent lookups, and caches the outcome. The question
@@ -64,22 +61,23 @@ impl Forwarder {
     pub(super) async fn once(
         &self,
         key: &Key,
-        client: Option<Network>,
+        asker: Asker,
         ask: impl AsyncFnOnce(&Key) -> Outcome,
     ) -> Outcome {
         loop {
-            match self.flights.join(key, client) {
+            match self.flights.join(key, asker.client) {
                 Join::Lead(leader) => {
                     // Another lookup may have finished since the cache was searched.
-                    if let Some(outcome) = self.cache.get(key, clock::now()) {
+                    if let Some(outcome) = self.cache.get(key, clock::now(), asker.ahead) {
                         leader.tell(&outcome);
                         return outcome;
                     }
+                    let flushes = self.cache.flushes();
                     let outcome = ask(key).await;
                     if outcome.is_err() {
                         self.counters.failures.count();
                     }
-                    self.cache.insert(Arc::clone(key), &outcome, clock::now());
+                    self.cache.insert(Arc::clone(key), &outcome, clock::now(), flushes);
                     leader.tell(&outcome);
                     return outcome;
                 }
@@ -97,10 +95,12 @@ impl Forwarder {
         }
     }
 
-    async fn ask(&self, question: &Question, key: &Key) -> Outcome {
-        let mut message = self.racers.run(key).await?;
+    async fn ask(&self, question: &Question, key: &Key, asker: Asker) -> Outcome {
+        let mut message = self.routes.of(key).racers.run(key).await?;
         let query = query_of(question);
-        clean(&mut message, &Question { name: query.name().clone(), ..*question });
+        let question = &Question { name: query.name().clone(), ..*question };
+        clean(&mut message, question);
+        self.cross(question, key, asker, &mut message).await?;
         let lifetime = lifetime::of_answer(&message, question.record_type);
         message.queries = vec![query];
         let fetched = clock::now();
@@ -108,15 +108,52 @@ impl Forwarder {
         Ok(Arc::new(Answer { message, fetched, expires, security: Security::Unchecked }))
     }
 
+    /// Puts what other servers know of the names that aliases of an answer lead to in the place of what its own servers say
+    /// of them.
+    async fn cross(
+        &self,
+        question: &Question,
+        key: &Key,
+        asker: Asker,
+        message: &mut Message,
+    ) -> Result<(), LookupError> {
+        let (mut at, mut key) = (question.clone(), Arc::clone(key));
+        // Where the part of the answer begins that the servers of `key` have given.
+        let mut begin = 0;
+        for _ in 0..MOST_CROSSINGS {
+            let Some(Crossing { kept, target }) = self.routes.crossing(&key, &at, message, begin)
+            else {
+                return Ok(());
+            };
+            at.name = target.to_lowercase();
+            key = KeyBuf::new(&at, false).ok_or(LookupError::Unusable)?.to_key();
+            // Not by way of the questions under way: two aliases that lead to each other would wait for each other.
+            let mut rest = match self.cache.get(&key, clock::now(), asker.ahead) {
+                Some(outcome) => outcome?.message_at(clock::now()),
+                None => {
+                    let mut rest = self.routes.of(&key).racers.run(&key).await?;
+                    clean(&mut rest, &at);
+                    rest
+                }
+            };
+            begin = kept;
+            message.answers.truncate(kept);
+            rest.answers.splice(0..0, message.answers.drain(..));
+            rest.metadata.authentic_data &= message.metadata.authentic_data;
+            *message = rest;
+        }
+        Err(LookupError::Unusable)
+    }
+
     /// The numbers of this moment.
     pub(super) fn stats(&self) -> Stats {
-        let Self { cache, flights, counters, racers } = self;
+        let Self { cache, flights, counters, routes } = self;
         let mut stats = Stats {
             cache_evictions: cache.evictions(),
             cache_entries: cache.len(),
             cache_octets: cache.octets(),
             in_flight: flights.len() as u64,
-            servers: racers.peers().iter().map(|peer| peer.stats()).collect(),
+            servers: routes.peers().iter().map(|peer| peer.stats()).collect(),
             ..Stats::default()
         };
         counters.add_to(&mut stats);

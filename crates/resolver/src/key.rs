@@ -9,6 +9,7 @@ use std::sync::Arc;
 use fordway_dns64::Question;
 use hickory_proto::op::Query;
 use hickory_proto::rr::{DNSClass, Name, RecordType};
+use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 
 /// The longest name on the wire (RFC 1035 section 2.3.4).
 const MAX_NAME: usize = 255;
@@ -78,6 +79,19 @@ impl KeyBuf {
     }
 }
 
+/// The question of a key.
+pub(super) fn to_question(key: &[u8]) -> Option<Question> {
+    let (kind, class) = type_and_class(key).split_first_chunk()?;
+    let name = Name::read(&mut BinDecoder::new(name(key))).ok()?;
+    Some(Question {
+        name,
+        record_type: u16::from_be_bytes(*kind).into(),
+        class: u16::from_be_bytes(class.try_into().ok()?).into(),
+        dnssec_ok: dnssec_ok(key),
+        checking_disabled: checking_disabled(key),
+    })
+}
+
 /// Whether signatures are wanted.
 pub(super) fn dnssec_ok(key: &[u8]) -> bool {
     key[0] & DNSSEC_OK != 0
@@ -91,6 +105,12 @@ pub(super) fn checking_disabled(key: &[u8]) -> bool {
 /// The name as on the wire, in lower case.
 pub(super) fn name(key: &[u8]) -> &[u8] {
     &key[PREFIX..]
+}
+
+/// The name without its first label; none of the root.
+pub(super) fn parent(name: &[u8]) -> Option<&[u8]> {
+    let len = usize::from(*name.first()?);
+    if len == 0 { None } else { name.get(1 + len..) }
 }
 
 /// Type and class as on the wire.

@@ -5,17 +5,19 @@
 //! tokio runtime each can share a resolver: sockets belong to the runtime that made them, the cache and the questions
 //! under way to all.
 //!
-//! The way of a question: [`forwarder`] (cache, merging) -> [`race`] (which server, and when the next) -> [`exchange`]
-//! (one server, by UDP or a connection) -> [`clean`] (what belongs to the question) -> cache. With validation,
+//! The way of a question: [`forwarder`] (cache, merging) -> [`routes`] (whose servers) -> [`race`] (which server, and when
+//! the next) -> [`exchange`] (one server, by UDP or a connection) -> [`clean`] (what belongs to the question) -> cache. With validation,
 //! [`validate`] stands before all that, and asks for signatures and keys the same way.
 
 #![forbid(unsafe_code)]
 
 mod anchors;
 mod answer;
+mod asker;
 mod cache;
 mod clean;
 mod connection;
+mod cookie;
 mod error;
 mod exchange;
 mod flight;
@@ -30,8 +32,11 @@ mod query;
 mod race;
 mod random;
 mod request;
+mod routes;
+mod selection;
 mod settings;
 pub mod shares;
+mod stale;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -41,19 +46,22 @@ mod validate;
 
 use std::sync::Arc;
 
-pub use answer::Answer;
+use answer::Outcome;
+pub use answer::{Answer, Kept};
+pub use asker::Asker;
 pub use error::{Error, LookupError};
 pub use fordway_counters::upstream::{ServerStats, Stats};
 pub use fordway_dns64::{Question, Security};
 use forwarder::Forwarder;
 use hickory_proto::rr::DNSClass;
-use key::KeyBuf;
-pub use settings::{Protocol, Server, Settings, TrustAnchors};
+use key::{Key, KeyBuf};
+pub use selection::Selection;
+pub use settings::{Domain, Protocol, Server, Settings, TrustAnchors};
 pub use tls::authorities;
 use validate::Validator;
 
-use fordway_serve::Network;
 use fordway_serve::clock;
+use tokio::time::timeout;
 
 /// Asks upstream servers, and caches their answers.
 #[derive(Debug)]
@@ -70,9 +78,6 @@ impl Resolver {
     ///
     /// No servers, a file that can't be read or has nothing usable, or an invalid server name.
     pub fn new(settings: Settings) -> Result<Arc<Self>, Error> {
-        if settings.servers.is_empty() {
-            return Err(Error::NoServers);
-        }
         let forwarder = Arc::new(Forwarder::new(&settings)?);
         let validator = match &settings.validate {
             Some(anchors) => Some(Validator::new(&forwarder, anchors, settings.deadline)?),
@@ -89,23 +94,23 @@ impl Resolver {
     ///
     /// No server gave an answer in time. An answer with an error code (SERVFAIL, NXDOMAIN) is an [`Answer`], and so is
     /// one that does not validate.
-    pub async fn lookup(&self, question: &Question) -> Result<Arc<Answer>, LookupError> {
-        self.lookup_for(None, question).await
+    pub async fn lookup(self: &Arc<Self>, question: &Question) -> Result<Arc<Answer>, LookupError> {
+        self.lookup_for(Asker::default(), question).await
     }
 
-    /// As [`Resolver::lookup`], for a client that has only its share of the questions under way.
+    /// As [`Resolver::lookup`], for somebody.
     ///
     /// # Errors
     ///
     /// As [`Resolver::lookup`].
     pub async fn lookup_for(
-        &self,
-        client: Option<Network>,
+        self: &Arc<Self>,
+        asker: Asker,
         question: &Question,
     ) -> Result<Arc<Answer>, LookupError> {
-        match self.known(question) {
+        match self.known(question, asker) {
             Some(outcome) => outcome,
-            None => self.ask(client, question).await,
+            None => self.ask(asker, question).await,
         }
     }
 
@@ -115,25 +120,66 @@ impl Resolver {
     ///
     /// As [`Resolver::lookup`].
     pub async fn ask(
-        &self,
-        client: Option<Network>,
+        self: &Arc<Self>,
+        asker: Asker,
         question: &Question,
     ) -> Result<Arc<Answer>, LookupError> {
-        let forwarder = &self.forwarder;
-        forwarder.counters.lookups.count();
-        forwarder.counters.cache_misses.count();
+        let Forwarder { cache, counters, .. } = &*self.forwarder;
+        counters.lookups.count();
+        counters.cache_misses.count();
         let key = self.key(question).map(|key| key.to_key()).ok_or(LookupError::Unusable)?;
-        match self.validator(question) {
-            // Rare, and three times as large as the rest: every question would be that large.
-            Some(validator) => Box::pin(validator.fetch(question, &key, client)).await,
-            None => forwarder.fetch(question, &key, client).await,
+        match cache.stale(&key, clock::now()) {
+            Some(stale) => Box::pin(self.ask_or(stale, question, key, asker)).await,
+            None => self.fetch(question, &key, asker).await,
         }
     }
 
-    /// What [`Resolver::lookup`] would give at once: what is in the cache. `None`: it would have to ask.
-    pub fn known(&self, question: &Question) -> Option<Result<Arc<Answer>, LookupError>> {
+    async fn fetch(&self, question: &Question, key: &Key, asker: Asker) -> Outcome {
+        match self.validator(question) {
+            // Rare, and three times as large as the rest: every question would be that large.
+            Some(validator) => Box::pin(validator.fetch(question, key, asker)).await,
+            None => self.forwarder.fetch(question, key, asker).await,
+        }
+    }
+
+    /// Asks for what there is a stale answer to, which is given if the servers fail, or take too long (RFC 8767 section 5).
+    /// Then the question goes on without the caller.
+    async fn ask_or(
+        self: &Arc<Self>,
+        stale: Arc<Answer>,
+        question: &Question,
+        key: Key,
+        asker: Asker,
+    ) -> Outcome {
+        let (resolver, asked, of) = (Arc::clone(self), question.clone(), Arc::clone(&key));
+        let fetch = tokio::spawn(async move { resolver.fetch(&asked, &of, asker).await });
         let Forwarder { cache, counters, .. } = &*self.forwarder;
-        let outcome = cache.get(self.key(question)?.as_octets(), clock::now())?;
+        match timeout(self.settings.stale_after, fetch).await {
+            Ok(Ok(outcome)) if !stale::may_replace(&outcome) => return outcome,
+            Ok(_) => {}
+            // Others do not wait in their turn.
+            Err(_elapsed) => cache.wait_for(&key, clock::now()),
+        }
+        counters.stale.count();
+        Ok(stale)
+    }
+
+    /// What [`Resolver::lookup`] would give at once: what is in the cache. `None`: it would have to ask.
+    pub fn known(
+        &self,
+        question: &Question,
+        asker: Asker,
+    ) -> Option<Result<Arc<Answer>, LookupError>> {
+        let Forwarder { cache, counters, .. } = &*self.forwarder;
+        let (key, now) = (self.key(question)?, clock::now());
+        let outcome = match cache.get(key.as_octets(), now, asker.ahead) {
+            Some(outcome) => outcome,
+            None => {
+                let stale = cache.stale_for_now(key.as_octets(), now)?;
+                counters.stale.count();
+                Ok(stale)
+            }
+        };
         counters.lookups.count();
         counters.cache_hits.count();
         Some(outcome)
@@ -146,7 +192,19 @@ impl Resolver {
     /// Who validates the answer to a question, if anybody does: signatures exist in class IN.
     fn validator(&self, question: &Question) -> Option<&Validator> {
         let wanted = !question.checking_disabled && question.class == DNSClass::IN;
-        self.validator.as_ref().filter(|_| wanted)
+        let validator = self.validator.as_ref().filter(|_| wanted)?;
+        self.forwarder.routes.validates(question).then_some(validator)
+    }
+
+    /// What is in the cache at this moment, of some names; it changes meanwhile.
+    pub fn kept<'a>(&'a self, of: &'a Selection) -> impl Iterator<Item = Kept> + 'a {
+        self.forwarder.cache.iter(of)
+    }
+
+    /// Removes what is in the cache of some names, and sees to it that answers to questions under way do not come there. How
+    /// many were removed.
+    pub fn flush(&self, of: &Selection) -> u64 {
+        self.forwarder.cache.flush(of)
     }
 
     /// Its statistics.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hickory_proto::op::Message;
 use tracing::{info, warn};
 
+use super::cookie::Jar;
 use super::error::{AttemptError, Error};
 use super::health::Health;
 use super::query::{Match, Query};
@@ -21,25 +22,28 @@ pub(super) struct Peer {
     pub(super) tls: Option<Tls>,
     pub(super) health: Health,
     pub(super) counters: ServerCounters,
+    /// None: it is shown no cookies.
+    pub(super) jar: Option<Jar>,
     /// How long a try, and the making of a connection, may take.
     pub(super) timeout: Duration,
 }
 
 impl Peer {
-    /// The servers of some settings.
-    pub(super) fn all(settings: &Settings) -> Result<Vec<Arc<Self>>, Error> {
+    /// Some servers of some settings.
+    pub(super) fn all(servers: &[&Server], settings: &Settings) -> Result<Vec<Arc<Self>>, Error> {
         let now = clock::now();
         let mut roots = None;
-        let peer = |server: &Server| {
+        let peer = |server: &&Server| {
             Ok(Arc::new(Self {
-                server: server.clone(),
+                server: Server::clone(server),
                 tls: tls::of_server(server, settings.ca.as_deref(), &mut roots)?,
                 health: Health::new(now),
                 counters: ServerCounters::default(),
+                jar: settings.cookies.then(Jar::default),
                 timeout: settings.timeout,
             }))
         };
-        settings.servers.iter().map(peer).collect()
+        servers.iter().map(peer).collect()
     }
 
     /// Reads a response that answers `query`.

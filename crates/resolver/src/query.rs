@@ -29,6 +29,8 @@ pub(super) struct Style {
 pub(super) struct Query {
     octets: Vec<u8>,
     question_end: usize,
+    /// Where the length of the options stands, if there may be more of them.
+    options: Option<usize>,
 }
 
 /// What a response is to a query.
@@ -65,7 +67,20 @@ impl Query {
         if style.edns {
             push_opt(&mut octets, key::dnssec_ok(key), style.padded);
         }
-        Ok(Self { octets, question_end })
+        let options = (style.edns && !style.padded).then(|| octets.len() - 2);
+        Ok(Self { octets, question_end, options })
+    }
+
+    /// The query with a cookie (RFC 7873 section 4), if it has an OPT record.
+    pub(super) fn with_cookie(&self, cookie: &[u8]) -> Option<Self> {
+        let at = self.options?;
+        let mut query = self.clone();
+        let len = u8::try_from(cookie.len()).ok()?;
+        query.octets[at + 1] = len.checked_add(4)?;
+        query.octets.extend([0, 10, 0, len]);
+        query.octets.extend(cookie);
+        query.options = None;
+        Some(query)
     }
 
     /// As it is sent.

@@ -45,10 +45,6 @@ impl Racers {
         Self { peers, links, timeout, attempts, deadline, races }
     }
 
-    pub(super) fn peers(&self) -> &[Arc<Peer>] {
-        &self.peers
-    }
-
     /// The first usable answer; failing that, a failure that a server reports.
     pub(super) async fn run(&self, key: &Key) -> Result<Message, LookupError> {
         let links = self.links.here(self.peers.len());

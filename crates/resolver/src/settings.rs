@@ -5,11 +5,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hickory_proto::rr::Name;
+
 /// What a resolver is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The servers; which is asked first is decided by how fast they answer.
     pub servers: Vec<Server>,
+    /// Domains that have servers of their own; of several that a name is in, the longest counts.
+    pub domains: Vec<Domain>,
     /// Certificates of the authorities of servers asked by TLS and HTTPS, in PEM; default: the system's.
     pub ca: Option<PathBuf>,
     /// How long one try waits for its answer.
@@ -20,6 +24,12 @@ pub struct Settings {
     pub deadline: Duration,
     /// How many octets of answers are kept.
     pub cache_octets: usize,
+    /// Show servers by UDP the cookies that they have given (RFC 7873).
+    pub cookies: bool,
+    /// How long answers are given after they have expired, if servers fail (RFC 8767); zero: not at all.
+    pub stale: Duration,
+    /// How long servers may take before a stale answer is given.
+    pub stale_after: Duration,
     /// How many different questions may be under way at once; more are refused. Clients and zones share them: one client
     /// network has at most a third, one zone two thirds, and all have less the fewer are free.
     pub in_flight: usize,
@@ -29,19 +39,35 @@ pub struct Settings {
 
 impl Settings {
     /// Settings for these servers: 2 s for a try, 3 tries, 5 s altogether, 32 MiB of cache, 4096 questions under way, no
-    /// validation.
+    /// stale answers, no validation.
     pub fn new(servers: Vec<Server>) -> Self {
         Self {
             servers,
+            domains: Vec::new(),
             ca: None,
             timeout: Duration::from_secs(2),
             attempts: 3,
             deadline: Duration::from_secs(5),
             cache_octets: 32 << 20,
+            cookies: true,
+            stale: Duration::ZERO,
+            stale_after: Duration::from_millis(1800),
             in_flight: 4096,
             validate: None,
         }
     }
+}
+
+/// Names with servers of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Domain {
+    /// The names, each with all below it.
+    pub names: Vec<Name>,
+    /// The servers; which is asked first is decided by how fast they answer.
+    pub servers: Vec<Server>,
+    /// Validate their answers, if [`Settings::validate`] has those of others validated. Without it they count as unsigned
+    /// (a negative trust anchor, RFC 7646).
+    pub validate: bool,
 }
 
 /// An upstream server.

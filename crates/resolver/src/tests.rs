@@ -2,13 +2,16 @@
 
 mod cache;
 mod clean;
+mod cookies;
 mod exchange;
 mod fake;
 mod garble;
 mod https;
 mod race;
+mod routes;
 mod signed;
 mod speed;
+mod stale;
 mod stream;
 mod tls;
 mod validate;
@@ -23,7 +26,7 @@ use hickory_proto::rr::rdata::{A, CNAME, SOA};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use tokio::task::JoinHandle;
 
-use super::{Answer, LookupError, Resolver, Server, ServerStats, Settings, key};
+use super::{Answer, Asker, LookupError, Resolver, Selection, Server, ServerStats, Settings, key};
 use fake::Fake;
 use fordway_testhost::still::{Still, until};
 

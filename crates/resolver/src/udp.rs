@@ -7,16 +7,17 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hickory_proto::op::Message;
+use hickory_proto::op::{Message, ResponseCode};
 use rustix::net::{RecvFlags, recv};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
+use super::cookie::{self, Returned};
 use super::error::AttemptError;
 use super::peer::Peer;
 use super::query::{Match, Query};
@@ -41,6 +42,8 @@ thread_local! {
 #[derive(Debug)]
 pub(super) struct Idle {
     socket: UdpSocket,
+    /// The address that it sends from.
+    local: IpAddr,
     made: Instant,
     uses: u32,
 }
@@ -53,6 +56,10 @@ pub(super) async fn ask(
     now: Instant,
 ) -> Result<Message, AttemptError> {
     let mut idle = take(sockets, peer.server.address, now)?;
+    let own = cookie::of_client(idle.local, peer.server.address.ip());
+    let carries = peer.jar.as_ref().and_then(|jar| query.with_cookie(&jar.cookie(own)));
+    let shown = carries.is_some().then_some(own);
+    let query = carries.as_ref().unwrap_or(query);
     peer.counters.queries.count();
     idle.socket.send(query.as_octets()).await?;
     let mut mismatches = 0;
@@ -63,7 +70,7 @@ pub(super) async fn ask(
         let received = RECEIVED.with_borrow_mut(|buffer| {
             let receive = || Ok(recv(&idle.socket, &mut buffer[..], RecvFlags::empty())?);
             let (_, len) = idle.socket.try_io(interest, receive)?;
-            io::Result::Ok(read(peer, query, &mut buffer[..len]))
+            io::Result::Ok(read(peer, query, shown, &mut buffer[..len]))
         });
         match received {
             Ok(Some(answer)) => {
@@ -85,13 +92,33 @@ pub(super) async fn ask(
 }
 
 /// What a datagram means for the query; `None`: nothing.
-fn read(peer: &Peer, query: &Query, octets: &mut [u8]) -> Option<Result<Message, AttemptError>> {
+fn read(
+    peer: &Peer,
+    query: &Query,
+    shown: Option<[u8; 8]>,
+    octets: &mut [u8],
+) -> Option<Result<Message, AttemptError>> {
     match query.matches(octets) {
         Match::Answers if octets[TRUNCATION.0] & TRUNCATION.1 != 0 => {
             Some(Err(AttemptError::Truncated))
         }
         // One that can't be parsed is ignored: it may be forged, and the answer may follow.
-        Match::Answers => peer.read(query, octets).ok().map(Ok),
+        Match::Answers => {
+            let message = peer.read(query, octets).ok()?;
+            let (Some(jar), Some(own)) = (&peer.jar, shown) else { return Some(Ok(message)) };
+            match jar.take(own, &message) {
+                Returned::Good if message.response_code == ResponseCode::BADCOOKIE => {
+                    Some(Err(AttemptError::BadCookie))
+                }
+                Returned::Good => Some(Ok(message)),
+                Returned::Missing => Some(Err(AttemptError::NoCookie)),
+                // RFC 7873 section 5.3: it is not the server's.
+                Returned::Foreign => {
+                    peer.counters.mismatches.count();
+                    None
+                }
+            }
+        }
         Match::ErrorWithoutQuestion => Some(Err(AttemptError::NoQuestion)),
         Match::OtherCase => Some(Err(AttemptError::OtherCase)),
         Match::Mismatch => {
@@ -117,7 +144,8 @@ fn take(sockets: &Mutex<Vec<Idle>>, server: SocketAddr, now: Instant) -> io::Res
     }
     drop(waiting);
     let socket = connect(server)?;
-    Ok(Idle { socket, made: now, uses: 0 })
+    let local = socket.local_addr()?.ip();
+    Ok(Idle { socket, local, made: now, uses: 0 })
 }
 
 fn give_back(sockets: &Mutex<Vec<Idle>>, idle: Idle) {

@@ -26,14 +26,13 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::anchors::Anchors;
-use super::answer::Answer;
-use super::cache::Outcome;
+use super::answer::{Answer, Outcome};
+use super::asker::Asker;
 use super::error::{Error, LookupError};
 use super::forwarder::Forwarder;
 use super::key::{Key, KeyBuf, query_of, question};
 use super::lifetime;
 use super::settings::TrustAnchors;
-use fordway_serve::Network;
 use fordway_serve::clock;
 
 /// The longest chain of aliases.
@@ -69,22 +68,17 @@ impl Validator {
     }
 
     /// The validated answer to a question without CD, which is not in the cache.
-    pub(super) async fn fetch(
-        &self,
-        question: &Question,
-        key: &Key,
-        client: Option<Network>,
-    ) -> Outcome {
-        self.forwarder.once(key, client, async |_| self.check(question, client).await).await
+    pub(super) async fn fetch(&self, question: &Question, key: &Key, asker: Asker) -> Outcome {
+        self.forwarder.once(key, asker, async |_| self.check(question, asker).await).await
     }
 
-    async fn check(&self, question: &Question, client: Option<Network>) -> Outcome {
+    async fn check(&self, question: &Question, asker: Asker) -> Outcome {
         let find = async {
             if question.dnssec_ok {
-                return self.validate(question, 0, client).await;
+                return self.validate(question, 0, asker).await;
             }
             let signed = Question { dnssec_ok: true, ..question.clone() };
-            let answer = self.find(signed, 0, client).await?;
+            let answer = self.find(signed, 0, asker).await?;
             Ok(Arc::new(without_signatures(&answer, question)))
         };
         let found = timeout(self.deadline, find).await;
@@ -100,40 +94,34 @@ impl Validator {
     }
 
     /// Finds an answer with signatures, which may be in the cache.
-    fn find(
-        &self,
-        question: Question,
-        aliases: usize,
-        client: Option<Network>,
-    ) -> BoxFuture<'_, Outcome> {
+    fn find(&self, question: Question, aliases: usize, asker: Asker) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             let Some(key) = KeyBuf::new(&question, true).map(|key| key.to_key()) else {
                 return Err(LookupError::Unusable);
             };
-            if let Some(outcome) = self.forwarder.cache.get(&key, clock::now()) {
+            if let Some(outcome) = self.forwarder.cache.get(&key, clock::now(), asker.ahead) {
                 return outcome;
             }
-            let outcome = self.validate(&question, aliases, client).await;
-            self.forwarder.cache.insert(key, &outcome, clock::now());
+            let flushes = self.forwarder.cache.flushes();
+            let outcome = self.validate(&question, aliases, asker).await;
+            self.forwarder.cache.insert(key, &outcome, clock::now(), flushes);
             outcome
         })
     }
 
-    async fn validate(
-        &self,
-        question: &Question,
-        aliases: usize,
-        client: Option<Network>,
-    ) -> Outcome {
+    async fn validate(&self, question: &Question, aliases: usize, asker: Asker) -> Outcome {
+        if !self.forwarder.routes.validates(question) {
+            return self.forwarder.lookup(question, asker).await;
+        }
         let unchecked = Question { checking_disabled: true, ..question.clone() };
-        let raw = self.forwarder.lookup(&unchecked, client).await?;
+        let raw = self.forwarder.lookup(&unchecked, asker).await?;
         if ![ResponseCode::NoError, ResponseCode::NXDomain].contains(&raw.message.response_code) {
             return Ok(raw);
         }
         let follows = ![RecordType::CNAME, RecordType::ANY].contains(&question.record_type);
         match alias(&raw.message, &question.name).filter(|_| follows) {
             Some(alias) if aliases < MAX_ALIASES => {
-                self.validate_chain(question, alias, aliases, client).await
+                self.validate_chain(question, alias, aliases, asker).await
             }
             Some(_) => Err(LookupError::Unusable),
             None => self.validate_plain(question, &raw).await,
@@ -146,17 +134,17 @@ impl Validator {
         question: &Question,
         alias: Alias,
         aliases: usize,
-        client: Option<Network>,
+        asker: Asker,
     ) -> Outcome {
         let link =
             Question { name: alias.owner, record_type: alias.record_type, ..question.clone() };
-        let link = self.find(link, MAX_ALIASES, client).await?;
+        let link = self.find(link, MAX_ALIASES, asker).await?;
         let Some((found, target)) = follow(&link.message, &question.name) else {
             // It is another answer than a moment ago.
             return Err(LookupError::Unusable);
         };
         let rest = Question { name: target, ..question.clone() };
-        let rest = self.find(rest, aliases + 1, client).await?;
+        let rest = self.find(rest, aliases + 1, asker).await?;
         let now = clock::now();
         let (head, tail) = (link.message_at(now), rest.message_at(now));
         let mut message = tail;
@@ -208,7 +196,7 @@ impl Validator {
         for zone in zones {
             let keys = self
                 .forwarder
-                .lookup(&raw_question(zone.clone(), RecordType::DNSKEY), None)
+                .lookup(&raw_question(zone.clone(), RecordType::DNSKEY), Asker::default())
                 .await?;
             let mut vouched = false;
             for record in &keys.message.answers {
@@ -242,12 +230,15 @@ impl DnsHandle for Upstream {
         Box::pin(stream::once(async move {
             let query = request.queries.first().ok_or(NetError::Message("no question"))?;
             let question = raw_question(query.name().clone(), query.query_type());
-            let answer = forwarder.lookup(&question, None).await.map_err(|error| match error {
-                LookupError::Timeout => NetError::Timeout,
-                LookupError::Unreachable => NetError::NoConnections,
-                LookupError::Busy => NetError::Busy,
-                LookupError::Unusable => NetError::Message("no answer of use"),
-            })?;
+            let answer =
+                forwarder.lookup(&question, Asker::default()).await.map_err(
+                    |error| match error {
+                        LookupError::Timeout => NetError::Timeout,
+                        LookupError::Unreachable => NetError::NoConnections,
+                        LookupError::Busy => NetError::Busy,
+                        LookupError::Unusable => NetError::Message("no answer of use"),
+                    },
+                )?;
             match answer.message.response_code {
                 ResponseCode::NoError | ResponseCode::NXDomain => {}
                 code => return Err(DnsError::ResponseCode(code).into()),

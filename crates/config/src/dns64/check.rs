@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use fordway_dns64::Reverse;
 use fordway_resolver::{Protocol, Server};
 use fordway_xlat::addr::Pool6;
+use hickory_proto::rr::Name;
 use ipnet::{IpNet, Ipv4Net};
 use toml::Spanned;
 
@@ -12,6 +13,7 @@ use super::Dns64;
 use crate::diagnostic::Sink;
 use crate::findings::{duplicates, no_effect, twice, well_known_prefix};
 use crate::keys::{Places, Read};
+use crate::value::name_text;
 
 /// Checks the section. `prefixes`: those of the translators; `unread`: they may have others that could not be read.
 pub(crate) fn dns64(draft: &Read<Dns64>, prefixes: &[Pool6], unread: bool, sink: &mut Sink) {
@@ -26,6 +28,7 @@ pub(crate) fn dns64(draft: &Read<Dns64>, prefixes: &[Pool6], unread: bool, sink:
     duplicates("allow", &allow, sink);
     open_resolver(&allow, sink);
     synthesis(draft, prefixes, unread, sink);
+    forwards(draft, &listen, sink);
     policies(draft, sink);
     if !complete {
         return;
@@ -33,7 +36,9 @@ pub(crate) fn dns64(draft: &Read<Dns64>, prefixes: &[Pool6], unread: bool, sink:
     let shows_certificate = |upstream: &Server| {
         matches!(upstream.protocol, Protocol::Tls { .. } | Protocol::Https { .. })
     };
-    if let Some(span) = at.key("ca").filter(|_| !dns64.upstream.iter().any(shows_certificate)) {
+    let of_domains = dns64.forwards.iter().flat_map(|forward| &forward.upstream);
+    let any_shows = dns64.upstream.iter().chain(of_domains).any(shows_certificate);
+    if let Some(span) = at.key("ca").filter(|_| !any_shows) {
         let message = "`ca` has no effect: no upstream server is asked over TLS or HTTPS";
         no_effect(span, message, sink);
     }
@@ -50,6 +55,16 @@ pub(crate) fn dns64(draft: &Read<Dns64>, prefixes: &[Pool6], unread: bool, sink:
         let message =
             format!("`deadline` is shorter than `timeout`, the time of one try: {timeout}");
         sink.error(span, message, "write a longer one, best of several tries");
+    }
+    if let Some(span) = at.key("cookie_secret").filter(|_| !dns64.cookies) {
+        no_effect(span, "`cookie_secret` has no effect without `cookies`", sink);
+    }
+    let unused = ["rebind_private", "rebind_exempt"].into_iter().filter_map(|key| at.key(key));
+    for span in unused.filter(|_| !dns64.rebind_protection) {
+        no_effect(span, "this has no effect without `rebind_protection`", sink);
+    }
+    if let Some(span) = at.key("stale_after").filter(|_| dns64.serve_stale.is_none()) {
+        no_effect(span, "`stale_after` has no effect without `serve_stale`", sink);
     }
     if let Some(span) = at.key("burst").filter(|_| dns64.rate.is_none()) {
         no_effect(span, "`burst` has no effect without a rate", sink);
@@ -163,6 +178,32 @@ fn duplicate_ranges(ranges: &[Spanned<(Ipv4Net, Pool6)>], sink: &mut Sink) {
         let (v4, pool6) = second.get_ref();
         let message = format!("`ranges`: {v4} has {pool6} already");
         sink.error(second.span(), message, "leave one out").beside(first.span(), "here");
+    }
+}
+
+/// Names with servers of their own.
+fn forwards(draft: &Read<Dns64>, listen: &[Spanned<SocketAddr>], sink: &mut Sink) {
+    let Read { value: dns64, at, .. } = draft;
+    let forwards = || dns64.forwards.iter().zip(at.tables("forward"));
+    let domains: Vec<Spanned<Name>> =
+        forwards().flat_map(|(forward, at)| at.each("domain", &forward.domains)).collect();
+    for (first, second) in twice(&domains, |domain| domain) {
+        let name = name_text(second.get_ref());
+        let message = format!("`domain`: {name} has servers of its own already");
+        sink.error(second.span(), message, "leave one out").beside(first.span(), "here");
+    }
+    for (forward, at) in forwards() {
+        let upstream = at.each("upstream", &forward.upstream);
+        duplicates("upstream", &upstream, sink);
+        loops(listen, &upstream, sink);
+        if let Some(span) =
+            at.key("rebind_protection").filter(|_| draft.complete && !dns64.rebind_protection)
+        {
+            no_effect(span, "`rebind_protection` has no effect: that of [dns64] is off", sink);
+        }
+        if let Some(span) = at.key("validate").filter(|_| draft.complete && !dns64.validate) {
+            no_effect(span, "`validate` has no effect: [dns64] validates nothing", sink);
+        }
     }
 }
 

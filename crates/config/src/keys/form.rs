@@ -408,5 +408,35 @@ impl<F: Form> Form for List<F> {
     }
 }
 
+/// A list, or its only item without brackets.
+pub(crate) struct OneOr<F>(pub(crate) List<F>);
+
+impl<F: Form> Form for OneOr<F> {
+    type Value = Vec<F::Value>;
+
+    fn read(&self, value: &Value<'_>) -> Parsed<Vec<F::Value>> {
+        match value.get_ref().as_str() {
+            Some(_) => self.0.item.read(value).map(|item| vec![item]),
+            None => self.0.read(value),
+        }
+    }
+
+    fn write(&self, value: &Vec<F::Value>) -> Option<Toml> {
+        self.0.write(value)
+    }
+
+    fn values(&self) -> String {
+        format!("{}, {}", self.0.item.values(), self.0.values())
+    }
+
+    fn placeholder(&self) -> &'static str {
+        self.0.placeholder()
+    }
+
+    fn schema(&self) -> Json {
+        json!({"anyOf": [self.0.item.schema(), self.0.schema()]})
+    }
+}
+
 /// A positive number of 32 bits.
 pub(crate) const NUMBER: Integer<u32> = integer(1..=u32::MAX as i64, "");

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fordway_config::{
-    Advertise, AdvertisedResolver, AdvertisedRoute, Config, Dns64, Dns64Policy, Name, parse,
+    Advertise, AdvertisedResolver, AdvertisedRoute, Config, Dns64, Dns64Forward, Dns64Policy, Name,
+    parse,
 };
 use fordway_dns64::{Reverse, ndp::Preference};
 use fordway_nameserver::Limits;
@@ -127,16 +128,27 @@ prop_compose! {
         (allow_private, allow) in (option::of(any::<bool>()), option::of(nets(1))),
         (validate, files) in (any::<bool>(), any::<[bool; 2]>()),
         (timeout, deadline) in (millis(100..=10_000), millis(10_000..=60_000)),
+        (prefetch, serve_stale) in (any::<bool>(), option::of(seconds(60..=604_800))),
+        (rebind_protection, rebind_private, rebind_exempt) in (any::<bool>(), nets(0), names()),
+        (cookies, cookie_secret) in (any::<bool>(), any::<bool>()),
+        stale_after in millis(100..=10_000),
         (rate, burst) in (option::of(1u32..), 1u32..=1_000_000),
         (cache, udp_size, attempts) in (1u64 << 20..=16 << 30, 512u16..=4096, 1u8..=8),
         (connections, idle, threads) in (1usize..=65_535, seconds(1..=300), option::of(1usize..=64)),
         client_len in (32u8..=128, 8u8..=32).prop_map(|(v6, v4)| ClientLen { v6, v4 }),
         policies in vec(policy(), 0..3),
+        forwards in vec((upstream(), option::of(any::<bool>()), any::<[bool; 2]>()), 0..3),
     ) -> Dns64 {
         let file = |wanted: bool| wanted.then(|| PathBuf::from("/etc/fordway/a file"));
         let policies = policies.into_iter().enumerate().map(|(index, policy)| Dns64Policy {
             clients: vec![net6(index as u16, 56).into(), net4(index as u16).into()],
             ..policy
+        });
+        let forwards = forwards.into_iter().enumerate().map(|(index, forward)| {
+            let (upstream, synthesise, [validate, rebind_protection]) = forward;
+            let domain = |end: &str| Name::from_ascii(format!("d{index}.{end}.")).unwrap();
+            let domains = vec![domain("example"), domain("in-addr.arpa")];
+            Dns64Forward { domains, upstream, synthesise, validate, rebind_protection }
         });
         Dns64 {
             listen: listen.into_iter().map(|it| SocketAddr::from((v6(it), port))).collect(),
@@ -156,6 +168,14 @@ prop_compose! {
             validate,
             trust_anchor: file(files[1]),
             cache,
+            cookies,
+            cookie_secret: file(cookie_secret),
+            rebind_protection,
+            rebind_private,
+            rebind_exempt,
+            prefetch,
+            serve_stale,
+            stale_after,
             timeout,
             deadline,
             attempts,
@@ -165,6 +185,7 @@ prop_compose! {
             udp_size,
             limits: Limits { connections, idle, client_len, ..Limits::default() },
             policies: policies.collect(),
+            forwards: forwards.collect(),
         }
     }
 }

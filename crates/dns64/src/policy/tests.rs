@@ -23,6 +23,23 @@ fn names_cover_themselves_and_what_is_below() {
 }
 
 #[test]
+fn of_names_within_each_other_the_longest_counts() {
+    let mut names = Names::from_iter([name("example.net.")]);
+    names.set(name("A.example.net"), false);
+    names.set(name("b.a.example.net."), true);
+    for (text, is_in) in [
+        ("example.net.", true),
+        ("x.example.net.", true),
+        ("a.example.net.", false),
+        ("x.a.example.net.", false),
+        ("b.a.example.net.", true),
+        ("x.b.A.example.net.", true),
+    ] {
+        assert_eq!(names.cover(&name(text)), is_in, "{text}");
+    }
+}
+
+#[test]
 fn mapped_addresses_are_excluded_by_default() {
     let policy = Policy::default();
     assert!(!policy.is_usable("::ffff:192.0.2.1".parse().unwrap()));

@@ -49,6 +49,22 @@ fn no_aaaa_is_synthesised_from_a() {
 }
 
 #[test]
+fn stale_answers_say_so_in_what_is_made_of_them() {
+    let asked = &format!("{AAAA_WWW} edns");
+    let stale_a = "NOERROR ede=3\nwww.example.net. 30 A 198.51.100.1";
+    let synthetic = "\nwww.example.net. 30 AAAA 2001:db8:64::c633:6401";
+    v4_only(&policy(), asked, &nodata(), stale_a, &format!("NOERROR ede=29 ede=3{synthetic}"));
+    let stale_aaaa = format!("NOERROR ede=3\n{SOA}");
+    let a = "NOERROR\nwww.example.net. 30 A 198.51.100.1";
+    v4_only(&policy(), asked, &stale_aaaa, a, &format!("NOERROR ede=29 ede=3{synthetic}"));
+    // Once is enough.
+    v4_only(&policy(), asked, &stale_aaaa, stale_a, &format!("NOERROR ede=29 ede=3{synthetic}"));
+    let gone = format!("NXDOMAIN ede=19\n{SOA}");
+    check(&policy(), asked, &[(AAAA_WWW, &gone)], &gone);
+    v4_only(&policy(), AAAA_WWW, &nodata(), stale_a, &format!("NOERROR{synthetic}"));
+}
+
+#[test]
 fn name_error_is_passed() {
     let response = check(
         &policy(),

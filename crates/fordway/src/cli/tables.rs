@@ -145,11 +145,55 @@ pub(crate) struct V4Arg {
     pub(crate) v4: Option<Transport4>,
 }
 
-/// Of all that list something.
+/// `fordway dns64-cache`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Dns64CacheArgs {
+    #[command(subcommand)]
+    pub(crate) change: Option<Dns64CacheCommand>,
+    /// Only answers about this name
+    #[arg(long, value_name = "NAME", value_parser = dns_name)]
+    pub(crate) name: Option<String>,
+    /// Also of all names below it
+    #[arg(long, requires = "name")]
+    pub(crate) subtree: bool,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+/// A change of the DNS64 server's cache.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Dns64CacheCommand {
+    /// Remove what is cached of a name, or of all names
+    ///
+    /// Answers of upstream servers, and what was made of them. The next question goes to the upstream servers.
+    #[command(after_help = "\
+Examples:
+  fordway dns64-cache flush www.example.net
+  fordway dns64-cache flush example.net --subtree
+  fordway dns64-cache flush")]
+    Flush {
+        /// The name [default: all names]
+        #[arg(value_parser = dns_name)]
+        name: Option<String>,
+        /// Also of all names below it
+        #[arg(long, requires = "name")]
+        subtree: bool,
+    },
+}
+
+/// Of all that list entries of translators.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) translator: TranslatorArg,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
+}
+
+/// Of all that list something.
+#[derive(Debug, Args)]
+pub(crate) struct ShownArgs {
     /// Show so many at most
     #[arg(long, value_name = "NUMBER", conflicts_with = "count",
         value_parser = clap::value_parser!(u64).range(1..))]
@@ -160,6 +204,11 @@ pub(crate) struct ListArgs {
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn dns_name(text: &str) -> Result<String, String> {
+    let read = hickory_proto::rr::Name::from_ascii(text);
+    read.map(|name| name.to_ascii()).map_err(|_| "write a name such as www.example.net".to_owned())
 }
 
 fn transport4(text: &str) -> Result<SocketAddrV4, String> {

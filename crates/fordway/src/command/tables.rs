@@ -1,4 +1,4 @@
-//! `fordway bib`, `fordway sessions`, `fordway subscribers` and `fordway drain`.
+//! `fordway bib`, `fordway sessions`, `fordway subscribers`, `fordway dns64-cache` and `fordway drain`.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use fordway_config::load;
 use fordway_control::{Client, Entries, EntryFilter, Request, ReverseReport, Table};
 
-use crate::cli::{BibArgs, BibCommand, DrainArgs, Global, ListArgs, SessionsArgs, SubscribersArgs};
+use crate::cli::{
+    BibArgs, BibCommand, Dns64CacheArgs, Dns64CacheCommand, DrainArgs, Global, ListArgs,
+    SessionsArgs, ShownArgs, SubscribersArgs,
+};
 use crate::failure::Failure;
 use crate::output;
 use crate::report::{Render, heading};
@@ -33,7 +36,7 @@ pub(crate) fn bib(global: &Global, args: BibArgs) -> Result<(), Failure> {
                 only_static: args.only_static,
                 ..EntryFilter::default()
             };
-            return list(global, Table::Bib, filter, &args.list);
+            return list_of(global, Table::Bib, filter, args.list);
         }
     };
     tell(&Client::new(global.socket()), &request)
@@ -48,13 +51,13 @@ pub(crate) fn sessions(global: &Global, args: SessionsArgs) -> Result<(), Failur
         state: args.state,
         ..EntryFilter::default()
     };
-    list(global, Table::Sessions, filter, &args.list)
+    list_of(global, Table::Sessions, filter, args.list)
 }
 
-pub(crate) fn subscribers(global: &Global, args: &SubscribersArgs) -> Result<(), Failure> {
+pub(crate) fn subscribers(global: &Global, args: SubscribersArgs) -> Result<(), Failure> {
     let Some(v4) = args.reverse else {
         let filter = EntryFilter { v6: args.v6.v6, v4: args.v4.v4, ..EntryFilter::default() };
-        return list(global, Table::Subscribers, filter, &args.list);
+        return list_of(global, Table::Subscribers, filter, args.list);
     };
     let name = args.list.translator.translator.clone();
     let report = match &args.config {
@@ -81,7 +84,26 @@ pub(crate) fn subscribers(global: &Global, args: &SubscribersArgs) -> Result<(),
         }
         None => Client::new(global.socket()).reverse(&Request::Reverse { name, v4 })?,
     };
-    if args.list.json { output::print_json(&report) } else { output::print(&report.render()) }
+    if args.list.shown.json { output::print_json(&report) } else { output::print(&report.render()) }
+}
+
+pub(crate) fn dns64_cache(global: &Global, args: Dns64CacheArgs) -> Result<(), Failure> {
+    if let Some(Dns64CacheCommand::Flush { name, subtree }) = args.change {
+        return tell(&Client::new(global.socket()), &Request::Dns64Flush { name, subtree });
+    }
+    let (dns_name, subtree) = (args.name, args.subtree);
+    let filter = EntryFilter { dns_name, subtree, ..EntryFilter::default() };
+    list(global, Table::Dns64Cache, filter, None, &args.shown)
+}
+
+/// Shows what translators have of a table.
+fn list_of(
+    global: &Global,
+    table: Table,
+    filter: EntryFilter,
+    args: ListArgs,
+) -> Result<(), Failure> {
+    list(global, table, filter, args.translator.translator, &args.shown)
 }
 
 /// Shows what there is of a table, as it comes.
@@ -89,9 +111,9 @@ fn list(
     global: &Global,
     table: Table,
     filter: EntryFilter,
-    args: &ListArgs,
+    name: Option<String>,
+    args: &ShownArgs,
 ) -> Result<(), Failure> {
-    let name = args.translator.translator.clone();
     let request = Request::List { table, name, filter, limit: args.limit, count: args.count };
     let mut first = true;
     let (matched, more) = Client::new(global.socket()).list(&request, |entries| {
@@ -130,6 +152,7 @@ fn json_lines(entries: &Entries) -> Result<Vec<String>, serde_json::Error> {
         Entries::Bib(rows) => rows.iter().map(serde_json::to_string).collect(),
         Entries::Sessions(rows) => rows.iter().map(serde_json::to_string).collect(),
         Entries::Subscribers(rows) => rows.iter().map(serde_json::to_string).collect(),
+        Entries::Dns64Cache(rows) => rows.iter().map(serde_json::to_string).collect(),
     }
 }
 

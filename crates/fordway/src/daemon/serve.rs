@@ -2,6 +2,7 @@
 
 pub(crate) mod automatic;
 pub(crate) mod bib;
+mod cache;
 pub(crate) mod control;
 pub(crate) mod desired;
 #[cfg(feature = "dstm")]

@@ -37,14 +37,19 @@ pub(super) async fn check_own(listen: &[SocketAddr], pool6: &[Pool6], findings: 
     }
 }
 
-/// Asks each upstream server for the root's name servers, which every one knows.
+/// Asks each upstream server for the root's name servers, which every one knows, and those of domains for the domain.
 pub(super) async fn check_upstream(settings: &Settings, findings: &mut Findings) {
-    for server in &settings.servers {
-        match ask(server, Some(settings), ".", RecordType::NS).await {
+    let usual = settings.servers.iter().map(|server| (server, ".".to_owned(), RecordType::NS));
+    let own = settings.domains.iter().flat_map(|domain| {
+        let name = domain.names.first().map(ToString::to_string).unwrap_or_default();
+        domain.servers.iter().map(move |server| (server, name.clone(), RecordType::SOA))
+    });
+    for (server, name, kind) in usual.chain(own) {
+        match ask(server, Some(settings), &name, kind).await {
             Ok(_) => findings.good("upstream", format!("{server} answers")),
             Err(why) => findings.bad(
                 "upstream",
-                format!("{server}: {why}"),
+                format!("{server}: {name}: {why}"),
                 "no name can be looked up there; give another upstream, or look at the way to it",
             ),
         }

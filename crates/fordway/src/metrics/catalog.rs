@@ -162,6 +162,9 @@ pub(super) const GROUPS: &[Group] = &[
             Counter dns64_answers[rcode] "Answers, by response code" dns64;
             Counter dns64_answered[how] "Queries, by what became of them" dns64;
             Counter dns64_dropped[reason] "Messages that got no answer, by reason" dns64;
+            Counter dns64_cookies[cookie] "Queries with a DNS cookie, by what it is worth" dns64;
+            Counter dns64_blocked[] "Answers from which private addresses of public names were removed (`rebind_protection`)" dns64;
+            Counter dns64_renewed[] "Answers asked for again before they expired (`prefetch`)" dns64;
             Counter dns64_truncated[] "Answers by UDP that were cut" dns64;
             Counter dns64_connections[how] "TCP connections, by what became of them" dns64;
             Gauge dns64_open_connections[] "TCP connections that are open" dns64;

@@ -5,7 +5,8 @@ use std::net::{SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
 
 use fordway_control::{
-    BibRow, BlockRow, DeterministicRow, Entries, ReverseReport, SessionRow, SubscriberRow, Table,
+    BibRow, BlockRow, CacheRow, DeterministicRow, Entries, ReverseReport, SessionRow,
+    SubscriberRow, Table,
 };
 
 use super::Render;
@@ -22,6 +23,9 @@ pub(crate) fn heading(table: Table) -> String {
             "{:<5} {:<47} {:<21} {:<21} {:<18} {:>9} {:>12} {:>12}",
             "proto", "IPv6 host", "IPv4", "remote", "state", "remaining", "from IPv6", "from IPv4"
         ),
+        Table::Dns64Cache => {
+            format!("{:<40} {:<10} {:>7} {:<9}  {}", "name", "type", "seconds", "code", "answer")
+        }
         Table::Subscribers => format!(
             "{:<43} {:>4} {:>7} {:>7} {:>7} {:>8} {:>9}  {}",
             "subscriber", "pool", "tcp", "udp", "icmp", "sessions", "idle", "blocks"
@@ -36,6 +40,7 @@ impl Render for Entries {
             Entries::Bib(rows) => rows.iter().map(Render::render).collect(),
             Entries::Sessions(rows) => rows.iter().map(Render::render).collect(),
             Entries::Subscribers(rows) => rows.iter().map(Render::render).collect(),
+            Entries::Dns64Cache(rows) => rows.iter().map(Render::render).collect(),
         }
     }
 }
@@ -44,6 +49,30 @@ fn seconds(seconds: u64) -> String {
     let text = humantime::format_duration(Duration::from_secs(seconds)).to_string();
     // Two units say enough.
     text.split(' ').take(2).collect::<Vec<_>>().join("")
+}
+
+impl Render for CacheRow {
+    fn render(&self) -> String {
+        let CacheRow { name, record_type, code, failure, security, records, .. } = self;
+        let seconds = self.seconds.map_or("expired".to_owned(), |seconds| seconds.to_string());
+        let code = code.as_deref().unwrap_or("none");
+        let flags = [("DO", self.dnssec_ok), ("CD", self.checking_disabled)];
+        let flags = flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag);
+        let checked = Some(security.as_str()).filter(|it| !["", "unchecked"].contains(it));
+        let notes: Vec<&str> = flags.chain(checked).chain(failure.as_deref()).collect();
+        let mut text = format!(
+            "{name:<40} {record_type:<10} {seconds:>7} {code:<9}  {FAINT}{}{FAINT:#}\n",
+            notes.join(", ")
+        );
+        for record in records {
+            // Strangers have written it: it must not command the terminal.
+            let plain = record.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+            text.push_str("    ");
+            text.extend(plain);
+            text.push('\n');
+        }
+        text
+    }
 }
 
 impl Render for BibRow {

@@ -4,7 +4,7 @@ mod table;
 
 use std::fmt::Write;
 
-use fordway_control::{AdvertiseStatus, Dns64Status, UpstreamStatus};
+use fordway_control::{AdvertiseStatus, Dns64Status, ForwardStatus, UpstreamStatus};
 use fordway_router::State;
 
 pub(crate) use table::{advertise_table, dns64_table};
@@ -31,7 +31,21 @@ impl Render for Dns64Status {
         for server in &self.upstream {
             line("upstream", &server.render());
         }
+        for forward in &self.forward {
+            line("forward", &forward.render());
+        }
         text
+    }
+}
+
+impl Render for ForwardStatus {
+    fn render(&self) -> String {
+        let synthesis = match self.synthesise {
+            Some(true) => ", with synthesis",
+            Some(false) => ", without synthesis",
+            None => "",
+        };
+        format!("{} to {}{synthesis}", self.domains.join(", "), self.upstream.join(", "))
     }
 }
 

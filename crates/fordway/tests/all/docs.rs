@@ -52,7 +52,8 @@ fn every_key_is_documented() {
                    remote = '2001:db8:3::1'\npsid = 1\npsid_len = 4\nmetric = 8\n\
                    [dns64]\nlisten = ['::1']\nupstream = ['tls://192.0.2.53']\nca = '/ca'\n\
                    pool6 = ['2001:db8:64::/96']\nreverse = 'local'\nreverse_domain = 'example'\n\
-                   validate = true\ntrust_anchor = '/key'\n\
+                   validate = true\ntrust_anchor = '/key'\ncookie_secret = '/s'\n\
+                   [[dns64.forward]]\ndomain = 'a.example'\nupstream = ['192.0.2.54']\nsynthesise = true\n\
                    [[dns64.policy]]\nclient = ['::/1']\nexclude = []\n\
                    [[advertise]]\ndevice = 'lan0'\nprefix = []\nrdnss = []\npref64 = []\n\
                    captive_portal = 'https://a.example/'\n\

@@ -18,6 +18,7 @@ mod desired;
 mod direct;
 mod discover;
 mod dns64;
+mod dns64_people;
 mod dns64_server;
 mod docs;
 mod doctor;

@@ -29,7 +29,7 @@ fn has(cache: &ReadyCache, number: usize, now: u64) -> bool {
 }
 
 fn keep(cache: &ReadyCache, number: usize, expires: u64, now: u64) {
-    cache.insert(&key(0, &asked(number)), ready(number, expires), now);
+    cache.insert(&key(0, &asked(number)), ready(number, expires), now, 0);
 }
 
 /// What the queues have, and what they say that it takes.
@@ -61,6 +61,42 @@ fn until_it_expires() {
     assert!(has(&cache, 1, 5000));
     assert_eq!(contents(&cache).0, 1);
     check(&cache);
+}
+
+#[test]
+fn what_is_flushed_is_gone_and_what_was_begun_before_does_not_come() {
+    let cache = ReadyCache::new(0);
+    (0..20).for_each(|number| keep(&cache, number, 100, 0));
+    let name = |text: &str| Name::from_ascii(text).unwrap();
+    let one = Selection::new(&name("HOST3.example.net."), false);
+    assert_eq!(cache.flush(&one), 1);
+    check(&cache);
+    assert!(!has(&cache, 3, 0) && has(&cache, 4, 0));
+    // Begun before the flush, and ready only now.
+    keep(&cache, 3, 100, 0);
+    assert!(!has(&cache, 3, 0));
+    cache.insert(&key(0, &asked(3)), ready(3, 100), 0, cache.flushes());
+    assert!(has(&cache, 3, 0));
+    assert_eq!(cache.flush(&Selection::new(&name("other.net."), true)), 0);
+    assert_eq!(cache.flush(&Selection::new(&name("net."), true)), 20);
+    check(&cache);
+    assert_eq!(contents(&cache), (0, 0));
+}
+
+#[test]
+fn one_is_told_to_make_a_used_answer_anew_in_its_last_tenth() {
+    let cache = ReadyCache::new(0);
+    let due = |number: usize, now| cache.read(&key(0, &asked(number)), now, |_| ()).unwrap();
+    keep(&cache, 1, 100_000, 0);
+    assert_eq!(due(1, 95_000), None, "it is used for the first time");
+    assert_eq!(due(1, 89_999), None);
+    assert_eq!(due(1, 90_000), Some(100_000));
+    assert_eq!(due(1, 95_000), None, "somebody else was told so");
+    keep(&cache, 1, 200_000, 0);
+    assert_eq!([due(1, 185_000), due(1, 185_000)], [None, Some(200_000)]);
+    // Not what lives for less than ten seconds.
+    keep(&cache, 2, 9_999, 0);
+    assert_eq!([due(2, 9_998), due(2, 9_998)], [None, None]);
 }
 
 #[test]
@@ -144,16 +180,16 @@ fn threads_share_it() {
                     let key = key(0, &asked);
                     let mut out = Vec::new();
                     let write = |ready: &Ready| {
-                        let query = Asked { id: 1, question: &[] };
+                        let query = Asked { id: 1, question: &[], cookie: None };
                         ready.write(&query, Form::Stream(None), 0, &mut out);
                     };
                     match cache.read(&key, 0, write) {
-                        Some(()) => {
+                        Some(_) => {
                             hits += 1;
                             let answer = Message::from_vec(&out).unwrap();
                             assert_eq!(answer.queries, asked.queries, "the answer of its key");
                         }
-                        None => cache.insert(&key, ready(number, u64::MAX), 0),
+                        None => cache.insert(&key, ready(number, u64::MAX), 0, 0),
                     }
                 }
                 hits

@@ -36,7 +36,10 @@ fn a_query_of_a_stub_resolver() {
 #[test]
 fn edns_says_size_and_do() {
     let octets = with_edns(1400).to_vec().unwrap();
-    assert_eq!(query(&octets).edns, Some(Edns { size: 1400, dnssec_ok: true, keepalive: false }));
+    assert_eq!(
+        query(&octets).edns,
+        Some(Edns { size: 1400, dnssec_ok: true, keepalive: false, cookie: None })
+    );
 }
 
 #[test]
@@ -199,4 +202,27 @@ fn whatever_comes_is_read_without_a_panic_and_as_the_library_reads_it() {
         }
     }
     assert!(accepted > 10_000, "{accepted}");
+}
+
+#[test]
+fn the_first_cookie_counts() {
+    let mut octets = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 1];
+    octets.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 24]);
+    octets.extend([0, 10, 0, 8, 1, 1, 1, 1, 1, 1, 1, 1]);
+    octets.extend([0, 10, 0, 8, 2, 2, 2, 2, 2, 2, 2, 2]);
+    let edns = Query::read(&octets).unwrap().edns.unwrap();
+    assert_eq!(edns.cookie, Some(&[1; 8][..]));
+    // Without a question it asks for a cookie; without a cookie for nothing.
+    let bare = [&octets[..4], &[0; 7], &[1], &octets[17..]].concat();
+    assert_eq!(Query::read(&bare), None);
+    let read = Query::read_bare(&bare).unwrap();
+    assert_eq!((read.question, read.edns.unwrap().cookie), (&[][..], Some(&[1; 8][..])));
+    let mut none = bare.clone();
+    none.truncate(12 + 11);
+    none[21..23].copy_from_slice(&[0, 0]);
+    assert_eq!(Query::read_bare(&none), None);
+    assert_eq!(Query::read_bare(&octets), None);
+    for len in 0..bare.len() {
+        assert_eq!(Query::read_bare(&bare[..len]), None, "{len}");
+    }
 }

@@ -12,7 +12,7 @@ use tokio::io::DuplexStream;
 use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
-use super::super::settings::{Limits, Settings};
+use super::super::settings::{Cookies, Limits, Settings};
 use super::super::shared::{Active, Shared};
 use super::*;
 
@@ -42,6 +42,8 @@ impl World {
             allow: Acl::new(["::1/128".parse().unwrap()]),
             rate: None,
             cache_octets: 1 << 20,
+            cookies: Cookies::Drawn,
+            prefetch: true,
             udp_size: 1232,
             limits: Limits::default(),
         };

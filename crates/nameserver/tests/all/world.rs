@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use fordway_dns64::{Policies, Policy};
-use fordway_nameserver::{Limits, Server, Settings};
+use fordway_nameserver::{Cookies, Limits, Server, Settings};
 use fordway_resolver as upstream;
 use fordway_serve::Acl;
 use fordway_serve::Service as _;
@@ -184,6 +184,8 @@ pub(crate) fn settings(upstream: &Upstream) -> Settings {
         allow: acl(&["0.0.0.0/0", "::/0"]),
         rate: None,
         cache_octets: 1 << 20,
+        cookies: Cookies::Drawn,
+        prefetch: true,
         udp_size: 1232,
         limits: Limits::default(),
     }

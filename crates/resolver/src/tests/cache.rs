@@ -46,6 +46,40 @@ async fn other_bits_are_other_questions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_flushed_is_asked_for_again() {
+    let _still = Still::begin();
+    let gate = Arc::new(Semaphore::new(3));
+    let fake = gated(Arc::clone(&gate)).await;
+    let resolver = resolver(&[&fake]);
+    let names = [WWW, "ftp.example.net.", "www.example.org."];
+    for name in names {
+        resolver.lookup(&question(name)).await.unwrap();
+    }
+    let of = |text, below| Selection::new(&name(text), below);
+    let kept = |of: &Selection| {
+        let mut kept: Vec<_> = resolver.kept(of).map(|it| it.question.name.to_ascii()).collect();
+        kept.sort();
+        kept
+    };
+    assert_eq!(kept(&of("example.net.", true)), ["ftp.example.net.", WWW]);
+    assert_eq!(kept(&of("example.net.", false)), [""; 0]);
+    assert_eq!(kept(&Selection::all()).len(), 3);
+    assert_eq!(resolver.flush(&of("Example.NET.", true)), 2);
+    assert_eq!(kept(&Selection::all()), ["www.example.org."]);
+    // An answer to a question that was under way does not come into the cache.
+    let under_way = look_up(&resolver, question(WWW));
+    until("the question comes", || fake.count() == 4).await;
+    assert_eq!(resolver.flush(&Selection::all()), 1);
+    gate.add_permits(1);
+    under_way.await.unwrap().unwrap();
+    assert_eq!(kept(&Selection::all()), [""; 0]);
+    gate.add_permits(1);
+    resolver.lookup(&question(WWW)).await.unwrap();
+    assert_eq!(kept(&Selection::all()), [WWW]);
+    assert_eq!(fake.count(), 5);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_for_this_once_is_not_kept() {
     let _still = Still::begin();
     let fake = Fake::answering(|message| {
@@ -243,7 +277,9 @@ async fn neither_a_dead_zone_nor_one_client_takes_all_places() {
         let mut under_way: Vec<_> = questions
             .iter()
             .zip(0..)
-            .map(|(question, number)| Box::pin(resolver.lookup_for(client(number), question)))
+            .map(|(question, number)| {
+                Box::pin(resolver.lookup_for(Asker::of(client(number)), question))
+            })
             .collect();
         let mut refused = 0;
         for lookup in &mut under_way {
@@ -260,7 +296,7 @@ async fn neither_a_dead_zone_nor_one_client_takes_all_places() {
         // Somebody else, and about another zone the same, notices nothing of it.
         for number in 0..100 {
             let asked = question(&format!("www{number}.alive{one_client}.example."));
-            let answer = resolver.lookup_for(of_client(1000), &asked).await.unwrap();
+            let answer = resolver.lookup_for(Asker::of(of_client(1000)), &asked).await.unwrap();
             assert_eq!(addresses(&answer), [1]);
         }
         drop(under_way);

@@ -75,7 +75,8 @@ async fn what_is_no_message_is_passed_over() {
     let _still = Still::begin();
     let fake = Fake::start(|seen| {
         let whole = respond(&seen.octets, answer_with(66));
-        let question_end = seen.octets.len() - 11;
+        // An OPT record with a cookie follows.
+        let question_end = seen.octets.len() - 11 - 12;
         // An owner name that points to itself, and one that points to the next.
         let pointing_to = |target: usize| {
             let mut octets = whole.clone();

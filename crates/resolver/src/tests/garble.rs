@@ -69,7 +69,7 @@ fn take_in(question: &Question, query: &Query, octets: &mut [u8], cache: &Cache)
     // Records that can be read but not written are the writer's to report.
     let _ = later.to_vec();
     let key = KeyBuf::new(question, false).unwrap().to_key();
-    cache.insert(key, &Ok(Arc::new(answer)), fetched);
+    cache.insert(key, &Ok(Arc::new(answer)), fetched, 0);
     true
 }
 
@@ -85,7 +85,7 @@ fn rounds(count: usize) {
         }
         message.additionals.push(address("mail.example.net.", 1));
     };
-    let cache = Cache::new(1 << 20);
+    let cache = Cache::new(1 << 20, Duration::ZERO);
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     let mut subjects = Vec::new();
     for (owner, kind) in [

@@ -43,7 +43,7 @@ fn lookups_per_second() {
     assert_eq!(stats.cache_hits, NAMES as u64);
 }
 
-async fn look_up_all(resolver: &Resolver, questions: &[Question]) -> usize {
+async fn look_up_all(resolver: &Arc<Resolver>, questions: &[Question]) -> usize {
     let mut under_way = FuturesUnordered::new();
     let mut answered = 0;
     for question in questions {

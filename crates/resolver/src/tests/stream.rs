@@ -21,7 +21,7 @@ fn questions(count: usize) -> Vec<Question> {
     (0..count).map(|number| question(&format!("n{number}.example.net."))).collect()
 }
 
-async fn all_answered(resolver: &Resolver, questions: &[Question]) {
+async fn all_answered(resolver: &Arc<Resolver>, questions: &[Question]) {
     let lookups = questions.iter().map(|question| resolver.lookup(question));
     for answer in futures_util::future::join_all(lookups).await {
         assert_eq!(addresses(&answer.unwrap()), [1]);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use fordway_config::{Dns64, Dns64Policy};
-use fordway_resolver::Protocol;
+use fordway_resolver::{Protocol, Server};
 use fordway_xlat::addr::Pool6;
 use ipnet::{Ipv4Net, Ipv6Net};
 
@@ -18,7 +18,8 @@ pub(super) fn write(plan: &Plan, dns64: &Dns64) -> String {
         text.line("recursion yes;");
         text.line("allow-query { clients; };");
         text.line("allow-recursion { clients; };");
-        forwarders(dns64, text);
+        text.line("forward only;");
+        forwarders(&dns64.upstream, text);
         let validation = if dns64.validate { "auto" } else { "no" };
         if dns64.trust_anchor.is_some() {
             text.line("// The trust anchor of fordway's file belongs into trust-anchors { }.");
@@ -32,9 +33,23 @@ pub(super) fn write(plan: &Plan, dns64: &Dns64) -> String {
         } else if let Some(rate) = dns64.rate {
             text.line(format!("// {rate} answers per second are more than rate-limit takes."));
         }
+        let insecure = dns64.forwards.iter().filter(|it| dns64.validate && !it.validate);
+        let insecure = joined(insecure.flat_map(|it| &it.domains).map(quoted), " ");
+        if !insecure.is_empty() {
+            text.line(format!("validate-except {{ {insecure} }};"));
+        }
         prefixes(plan, dns64, text);
         impossible(dns64, text);
     });
+    for forward in &dns64.forwards {
+        for domain in &forward.domains {
+            text.block(format!("zone \"{}\" {{", super::name(domain)), "};", |text| {
+                text.line("type forward;");
+                text.line("forward only;");
+                forwarders(&forward.upstream, text);
+            });
+        }
+    }
     text.lines
 }
 
@@ -65,10 +80,13 @@ fn listen(dns64: &Dns64, text: &mut Text) {
     }
 }
 
-fn forwarders(dns64: &Dns64, text: &mut Text) {
-    text.line("forward only;");
+fn quoted(name: &fordway_config::Name) -> String {
+    format!("\"{}\";", super::name(name))
+}
+
+fn forwarders(upstream: &[Server], text: &mut Text) {
     text.block("forwarders {", "};", |text| {
-        for upstream in &dns64.upstream {
+        for upstream in upstream {
             let (ip, port) = (upstream.address.ip(), upstream.address.port());
             match upstream.protocol {
                 Protocol::Udp if port == 53 => text.line(format!("{ip};")),
@@ -126,6 +144,12 @@ fn impossible(dns64: &Dns64, text: &mut Text) {
     let exempt = joined(dns64.exempt.iter().chain(names).map(super::name), ", ");
     if !exempt.is_empty() {
         lacks(format!("exempt = {exempt}"));
+    }
+    for forward in dns64.forwards.iter().filter(|it| it.synthesise == Some(false)) {
+        lacks(format!(
+            "no synthesis for {}",
+            joined(forward.domains.iter().map(super::name), ", ")
+        ));
     }
     if !dns64.ranges.is_empty() || dns64.policies.iter().any(|it| it.ranges.is_some()) {
         lacks("prefixes by IPv4 network (ranges)".to_owned());

@@ -21,6 +21,11 @@ pub(super) fn write(plan: &Plan, dns64: &Dns64) -> String {
             text.line("# The root's keys: the line that the package brings, such as");
             text.line("# auto-trust-anchor-file: \"/var/lib/unbound/root.key\"");
         }
+        for forward in dns64.forwards.iter().filter(|it| dns64.validate && !it.validate) {
+            for domain in &forward.domains {
+                text.line(format!("domain-insecure: \"{}\"", super::name(domain)));
+            }
+        }
         prefixes(plan, text);
         text.line(format!("num-threads: {}", dns64.threads.unwrap_or(1)));
         if dns64.threads.is_none() {
@@ -37,7 +42,12 @@ pub(super) fn write(plan: &Plan, dns64: &Dns64) -> String {
         }
         impossible(dns64, text);
     });
-    forward(dns64, &mut text);
+    forward(".", &dns64.upstream, &mut text);
+    for own in &dns64.forwards {
+        own.domains
+            .iter()
+            .for_each(|domain| forward(&super::name(domain), &own.upstream, &mut text));
+    }
     text.lines
 }
 
@@ -91,6 +101,12 @@ fn impossible(dns64: &Dns64, text: &mut Text) {
     if !dns64.ranges.is_empty() {
         lacks("prefixes by IPv4 network (ranges)".to_owned());
     }
+    for forward in dns64.forwards.iter().filter(|it| it.synthesise == Some(false)) {
+        lacks(format!(
+            "no synthesis for {}",
+            joined(forward.domains.iter().map(super::name), ", ")
+        ));
+    }
     for policy in &dns64.policies {
         lacks(format!("a policy of its own for {}", joined(&policy.clients, ", ")));
     }
@@ -101,19 +117,19 @@ fn impossible(dns64: &Dns64, text: &mut Text) {
     }
 }
 
-fn forward(dns64: &Dns64, text: &mut Text) {
+fn forward(zone: &str, upstream: &[Server], text: &mut Text) {
     // One way for all servers of a zone: that of the first that it knows.
     let known = |it: &&Server| !matches!(it.protocol, Protocol::Https { .. });
-    let way = dns64.upstream.iter().find(known).map(|it| std::mem::discriminant(&it.protocol));
+    let way = upstream.iter().find(known).map(|it| std::mem::discriminant(&it.protocol));
     text.line("");
     text.block("forward-zone:", "", |text| {
-        text.line("name: \".\"");
-        match dns64.upstream.iter().find(known).map(|it| &it.protocol) {
+        text.line(format!("name: \"{zone}\""));
+        match upstream.iter().find(known).map(|it| &it.protocol) {
             Some(Protocol::Tls { .. }) => text.line("forward-tls-upstream: yes"),
             Some(Protocol::Tcp) => text.line("forward-tcp-upstream: yes"),
             _ => {}
         }
-        for upstream in &dns64.upstream {
+        for upstream in upstream {
             if way != Some(std::mem::discriminant(&upstream.protocol)) {
                 text.line(format!("# Not possible with unbound beside the others: {upstream}."));
                 continue;

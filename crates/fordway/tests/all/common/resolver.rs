@@ -27,7 +27,7 @@ pub(crate) const PREFIX: &str = "2001:db8:64::";
 pub(crate) struct Site {
     pub(crate) client: Netns,
     pub(crate) gateway: Netns,
-    isp: Netns,
+    pub(crate) isp: Netns,
     pub(crate) run: RunDir,
 }
 

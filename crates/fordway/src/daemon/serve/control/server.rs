@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_control::{
-    Entries, Event, Leases, MAX_REQUEST, Reply, Request, ReverseReport, from_line, to_line,
+    Entries, Event, Leases, MAX_REQUEST, Reply, Request, ReverseReport, Table, from_line, to_line,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -27,8 +27,11 @@ use crate::daemon::serve::requests::Requests;
 use crate::daemon::serve::trace::Subscription;
 use crate::failure::Failure;
 use crate::log;
+use crate::tables::cache;
 use crate::tables::{Filter as EntryWish, Read, Reader};
 use crate::trace::{Filter, SYNTAX};
+use fordway_nameserver::Caches;
+use fordway_resolver::Selection;
 
 /// Clients at once. For a further one, the client that has asked nothing for longest makes room.
 const MAX_CLIENTS: usize = 64;
@@ -163,6 +166,13 @@ async fn converse(
                 let report = report.await.map_err(io::Error::other)?;
                 send(&mut writer, &Reply::Reverse(report), timeout).await?;
             }
+            Then::Flush(caches, names) => {
+                // A large cache takes a while.
+                let flushed = tokio::task::spawn_blocking(move || cache::flush(&caches, &names));
+                let text = flushed.await.map_err(io::Error::other)?;
+                info!("dns64: {text}");
+                send(&mut writer, &Reply::Done(text), timeout).await?;
+            }
             Then::List(listing) => list(listing, &mut writer, timeout).await?,
             Then::Apply(document) => {
                 let reply = desired::apply(document, &mut reader, requests, timeout).await?;
@@ -215,11 +225,14 @@ async fn list(listing: Listing, writer: &mut OwnedWriteHalf, timeout: Duration) 
     let (sender, mut parts) = mpsc::channel::<Entries>(PARTS);
     let reading = tokio::task::spawn_blocking(move || {
         let mut read = Read::default();
-        for reader in &listing.readers {
-            // Without a receiver the client has gone.
-            let mut take = |entries| sender.blocking_send(entries).is_ok();
-            if !reader.read(&listing.filter, &mut read, &mut take) {
-                break;
+        // Without a receiver the client has gone.
+        let mut take = |entries| sender.blocking_send(entries).is_ok();
+        match listing.readers {
+            Readers::Translators(readers) => {
+                let _all = readers.iter().all(|it| it.read(&listing.filter, &mut read, &mut take));
+            }
+            Readers::Cache(caches, names) => {
+                cache::read(&caches, &names, &listing.filter, &mut read, &mut take);
             }
         }
         read
@@ -248,6 +261,8 @@ enum Then {
     Leave,
     /// Entries.
     List(Listing),
+    /// A cache is emptied.
+    Flush(Caches, Selection),
     /// Whose a transport address is.
     Reverse(Vec<Reader>, SocketAddrV4),
     /// A document with keys to set.
@@ -260,8 +275,16 @@ enum Then {
 
 /// What is to be shown.
 struct Listing {
-    readers: Vec<Reader>,
+    readers: Readers,
     filter: EntryWish,
+}
+
+/// From where.
+enum Readers {
+    /// The tables of stateful translators.
+    Translators(Vec<Reader>),
+    /// The cache of the DNS64 server.
+    Cache(Caches, Selection),
 }
 
 /// Reads a request, and has it carried out if the client may ask it.
@@ -287,12 +310,41 @@ async fn answer(
                 (Some(failed(&failure)), Then::GoOn)
             }
         },
+        (None, Request::Dns64Flush { name, subtree }) => {
+            with_caches(requests, name.as_deref(), subtree, Then::Flush).await?
+        }
+        (None, Request::List { table: Table::Dns64Cache, filter, limit, count, .. }) => {
+            let name = filter.dns_name.clone();
+            let subtree = filter.subtree;
+            let filter = EntryWish { table: Table::Dns64Cache, filter, limit, count };
+            let list = |caches, names| {
+                Then::List(Listing { readers: Readers::Cache(caches, names), filter })
+            };
+            with_caches(requests, name.as_deref(), subtree, list).await?
+        }
         (None, request) => requests.submit(move |daemon| carry_out(request, daemon)).await?,
     };
     if let Some(request) = audited.filter(|_| !matches!(then, Then::Apply(_))) {
         peer.audit(&request, reply.as_ref());
     }
     Ok((reply, then))
+}
+
+/// Does something with the DNS64 server's caches, and some names.
+async fn with_caches(
+    requests: &Requests,
+    name: Option<&str>,
+    subtree: bool,
+    then: impl FnOnce(Caches, Selection) -> Then,
+) -> io::Result<(Option<Reply>, Then)> {
+    let names = match cache::selection(name, subtree) {
+        Ok(names) => names,
+        Err(failure) => return Ok((Some(failed(&failure)), Then::GoOn)),
+    };
+    Ok(match requests.submit(Handle::caches).await? {
+        Ok(caches) => (None, then(caches, names)),
+        Err(failure) => (Some(failed(&failure)), Then::GoOn),
+    })
 }
 
 /// On the daemon's own thread.
@@ -326,7 +378,7 @@ fn carry_out(request: Request, daemon: &Handle) -> (Option<Reply>, Then) {
             return (Some(Reply::Done(text)), Then::Leave);
         }
         Request::List { table, name, filter, limit, count } => {
-            match daemon.readers(name.as_deref()) {
+            match daemon.readers(name.as_deref()).map(Readers::Translators) {
                 Ok(readers) => {
                     let filter = EntryWish { table, filter, limit, count };
                     return (None, Then::List(Listing { readers, filter }));
@@ -362,8 +414,8 @@ fn carry_out(request: Request, daemon: &Handle) -> (Option<Reply>, Then) {
             Ok((events, generation)) => return (None, Then::Watch(events, generation)),
             Err(failure) => failed(&failure),
         },
-        // Carried out where its filter is known.
-        Request::Trace { .. } => return (None, Then::Close),
+        // Carried out where its filter, or its name, is known.
+        Request::Trace { .. } | Request::Dns64Flush { .. } => return (None, Then::Close),
     };
     (Some(reply), Then::GoOn)
 }

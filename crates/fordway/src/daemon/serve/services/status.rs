@@ -2,8 +2,9 @@
 
 use fordway_config::Config;
 use fordway_control::{
-    Dns64Status, ProxyStatus, Stats, Status, TrtStats, TrtStatus, UpstreamStatus,
+    Dns64Status, ForwardStatus, ProxyStatus, Stats, Status, TrtStats, TrtStatus, UpstreamStatus,
 };
+use fordway_nameserver::Caches;
 use fordway_proxy as proxy;
 use fordway_serve::Service;
 
@@ -45,6 +46,11 @@ impl Services {
         stats
     }
 
+    /// The caches of the DNS64 server, if there is one.
+    pub(in super::super) fn caches(&self) -> Option<Caches> {
+        self.dns64.one().map(|(server, _)| server.caches())
+    }
+
     fn dns64_status(&self, config: &Config) -> Option<Dns64Status> {
         let (server, settings) = self.dns64.one()?;
         let policies = config.dns64.as_ref().map_or(0, |dns64| dns64.policies.len());
@@ -65,6 +71,7 @@ impl Services {
             allow: allow.unwrap_or_else(|| self.seen.local.clone()),
             validate: settings.upstream.validate.is_some(),
             upstream: upstream.collect(),
+            forward: forwards(config),
         })
     }
 
@@ -90,6 +97,18 @@ impl Services {
         });
         relays.collect()
     }
+}
+
+/// Names that have servers of their own.
+fn forwards(config: &Config) -> Vec<ForwardStatus> {
+    let Some(dns64) = &config.dns64 else { return Vec::new() };
+    let forwards = dns64.forwards.iter().map(|forward| ForwardStatus {
+        domains: forward.domains.iter().map(ToString::to_string).collect(),
+        upstream: forward.upstream.iter().map(ToString::to_string).collect(),
+        synthesise: forward.synthesise,
+        validate: dns64.validate && forward.validate,
+    });
+    forwards.collect()
 }
 
 fn proxy_status(settings: &proxy::Settings, stats: proxy::Stats) -> ProxyStatus {
