@@ -129,13 +129,13 @@ impl Cache {
 
     /// Keeps an answer for as long as it says, and a failure for a short while (RFC 9520), unless something was flushed
     /// since `flushes`.
-    pub(super) fn insert(&self, key: Key, outcome: &Outcome, now: Instant, flushes: u64) {
+    pub(super) fn insert(&self, key: &Key, outcome: &Outcome, now: Instant, flushes: u64) {
         let failed = match outcome {
             Ok(answer) => is_failure(answer),
             Err(LookupError::Busy) => return,
             Err(_) => true,
         };
-        let entry = if let Some(before) = self.kept.peek(&*key).filter(|_| failed)
+        let entry = if let Some(before) = self.kept.peek(&**key).filter(|_| failed)
             && before.answer().is_some()
             && now
                 < before.expires
@@ -144,7 +144,7 @@ impl Cache {
             // RFC 8767 section 4: what fails does not displace an answer.
             Entry { recheck: Some(now + stale::RECHECK), ..before }
         } else if failed {
-            let last = self.kept.peek(&*key).filter(|entry| now < entry.expires + RECENT);
+            let last = self.kept.peek(&**key).filter(|entry| now < entry.expires + RECENT);
             let earlier = last.map_or(0, |entry| entry.failures);
             let expires = now + lifetime::of_failure(earlier);
             let failures = earlier.saturating_add(1);
@@ -156,10 +156,10 @@ impl Cache {
             }
             Entry { outcome: outcome.clone(), expires, failures: 0, recheck: None }
         };
-        self.kept.insert(Arc::clone(&key), entry);
+        self.kept.insert(Arc::clone(key), entry);
         // A flush that has begun before this may have passed the key's place already.
         if self.flushes() != flushes {
-            self.kept.remove(&*key);
+            self.kept.remove(&**key);
         }
     }
 
@@ -252,10 +252,10 @@ mod tests {
             security: Security::Unchecked,
         }));
         // Names that are asked for once fill it several times over; then a fifth of what it holds is new.
-        (0..40_000).for_each(|number| cache.insert(key(number), &outcome, now, 0));
+        (0..40_000).for_each(|number| cache.insert(&key(number), &outcome, now, 0));
         let held = u32::try_from(cache.len()).unwrap();
         let new = 40_000..40_000 + held / 5;
-        new.clone().for_each(|number| cache.insert(key(number), &outcome, now, 0));
+        new.clone().for_each(|number| cache.insert(&key(number), &outcome, now, 0));
         let found = new
             .clone()
             .filter(|number| cache.get(&key(*number), now, Duration::ZERO).is_some())

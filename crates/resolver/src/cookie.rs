@@ -59,7 +59,7 @@ impl Jar {
 
     /// Takes the cookie of a response to a query that carried the client's.
     pub(super) fn take(&self, client: [u8; CLIENT], message: &Message) -> Returned {
-        let options = message.edns.as_ref().map(|edns| edns.options());
+        let options = message.edns.as_ref().map(hickory_proto::op::Edns::options);
         let mut held = self.held();
         let Some(EdnsOption::Unknown(_, cookie)) = options.and_then(|it| it.get(EdnsCode::Cookie))
         else {

@@ -77,7 +77,7 @@ impl Forwarder {
                     if outcome.is_err() {
                         self.counters.failures.count();
                     }
-                    self.cache.insert(Arc::clone(key), &outcome, clock::now(), flushes);
+                    self.cache.insert(key, &outcome, clock::now(), flushes);
                     leader.tell(&outcome);
                     return outcome;
                 }

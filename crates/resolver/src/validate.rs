@@ -104,7 +104,7 @@ impl Validator {
             }
             let flushes = self.forwarder.cache.flushes();
             let outcome = self.validate(&question, aliases, asker).await;
-            self.forwarder.cache.insert(key, &outcome, clock::now(), flushes);
+            self.forwarder.cache.insert(&key, &outcome, clock::now(), flushes);
             outcome
         })
     }

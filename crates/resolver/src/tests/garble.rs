@@ -69,7 +69,7 @@ fn take_in(question: &Question, query: &Query, octets: &mut [u8], cache: &Cache)
     // Records that can be read but not written are the writer's to report.
     let _ = later.to_vec();
     let key = KeyBuf::new(question, false).unwrap().to_key();
-    cache.insert(key, &Ok(Arc::new(answer)), fetched, 0);
+    cache.insert(&key, &Ok(Arc::new(answer)), fetched, 0);
     true
 }
 

@@ -142,8 +142,8 @@ fn table(seen: &Seen) -> String {
     }
     let _ = writeln!(
         text,
-        "\n\n{STRONG}{:<23}{:>11}{:>7}{:>9}{:>9}  {}{STRONG:#}",
-        "step", "per second", "GSO", "octets", "ns", "what happens"
+        "\n\n{STRONG}{:<23}{:>11}{:>7}{:>9}{:>9}  what happens{STRONG:#}",
+        "step", "per second", "GSO", "octets", "ns"
     );
     let mut row = |name: &str, calls: u64, [gso, octets, ns]: [String; 3], about: &str| {
         let per_second = calls as f64 / seen.seconds;
@@ -153,7 +153,9 @@ fn table(seen: &Seen) -> String {
         let sum = |of: fn(&PerProcessor) -> u64| step.processors.iter().map(of).sum::<u64>();
         let [calls, gso, octets, ns] =
             [sum(|it| it.calls), sum(|it| it.gso_packets), sum(|it| it.octets), sum(|it| it.ns)];
-        let cells = [percent(gso, octets.min(calls)), mean(octets, calls), mean(ns, calls)];
+        // The softirq has no packets.
+        let packets = if octets > 0 { calls } else { 0 };
+        let cells = [percent(gso, packets), mean(octets, calls), mean(ns, calls)];
         let about = if step.observed { step.about } else { "not in this kernel" };
         row(step.tracepoint, calls, cells, about);
     }
@@ -161,7 +163,7 @@ fn table(seen: &Seen) -> String {
         let cells = ["-".into(), "-".into(), mean(*ns, *runs)];
         row(program, *runs, cells, &format!("program {id} of the kernel engine runs"));
     }
-    let _ = writeln!(text, "\n{STRONG}{:>8}  {}{STRONG:#}", "share", "where the processors were");
+    let _ = writeln!(text, "\n{STRONG}{:>8}  where the processors were{STRONG:#}", "share");
     for Function { function, share, .. } in seen.functions.iter().take(FUNCTIONS) {
         let _ = writeln!(text, "{:>6.1} %  {function}", share * 100.0);
     }
