@@ -230,7 +230,7 @@ prop_compose! {
                 .into_iter()
                 .map(|(name, alpn, port, priority)| AdvertisedResolver {
                     name: format!("{name}.example.").parse().unwrap(),
-                    addresses: vec![v6(priority.into())],
+                    addresses: vec![v6(priority)],
                     alpn: vec![alpn],
                     port,
                     dohpath: "/q{?dns}".to_owned(),
