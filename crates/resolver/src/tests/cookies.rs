@@ -21,12 +21,12 @@ fn cookie_seen(seen: &Seen) -> Option<Vec<u8>> {
 }
 
 /// The response to a query, with this cookie or without.
-fn with(seen: &Seen, cookie: Option<Vec<u8>>, edit: impl Fn(&mut Message)) -> Deed {
+fn with(seen: &Seen, cookie: Option<&[u8]>, edit: impl Fn(&mut Message)) -> Deed {
     Deed::Send(respond(&seen.octets, |message| {
         edit(message);
         let mut edns = Edns::new();
-        if let Some(cookie) = &cookie {
-            edns.options_mut().insert(EdnsOption::Unknown(10, cookie.clone()));
+        if let Some(cookie) = cookie {
+            edns.options_mut().insert(EdnsOption::Unknown(10, cookie.to_vec()));
         }
         message.set_edns(edns);
     }))
@@ -48,7 +48,7 @@ async fn ask(resolver: &Arc<Resolver>, number: usize) -> Vec<u8> {
 #[tokio::test(start_paused = true)]
 async fn a_server_is_shown_the_cookie_that_it_has_given() {
     let _still = Still::begin();
-    let fake = Fake::start(|seen| vec![with(seen, Some(whole(seen)), answer_with(1))]).await;
+    let fake = Fake::start(|seen| vec![with(seen, Some(&whole(seen)), answer_with(1))]).await;
     let resolver = resolver(&[&fake]);
     for number in 0..3 {
         assert_eq!(ask(&resolver, number).await, [1]);
@@ -71,9 +71,9 @@ async fn an_answer_with_a_foreign_cookie_is_passed_over() {
         let foreign = [vec![0; 8], SERVER.to_vec()].concat();
         let short = vec![1, 2, 3];
         vec![
-            with(seen, Some(foreign), answer_with(66)),
-            with(seen, Some(short), answer_with(67)),
-            with(seen, Some(whole(seen)), answer_with(1)),
+            with(seen, Some(&foreign), answer_with(66)),
+            with(seen, Some(&short), answer_with(67)),
+            with(seen, Some(&whole(seen)), answer_with(1)),
         ]
     })
     .await;
@@ -89,7 +89,7 @@ async fn an_answer_without_the_cookie_is_asked_for_by_tcp() {
     let fake = Fake::start(|seen| match (seen.before, seen.tcp) {
         (1, false) => vec![with(seen, None, answer_with(66))],
         (_, true) => vec![with(seen, None, answer_with(2))],
-        _ => vec![with(seen, Some(whole(seen)), answer_with(1))],
+        _ => vec![with(seen, Some(&whole(seen)), answer_with(1))],
     })
     .await;
     let resolver = resolver(&[&fake]);
@@ -108,12 +108,12 @@ async fn a_server_that_wants_its_cookie_is_shown_it() {
     let _still = Still::begin();
     let fake = Fake::start(|seen| {
         if cookie_seen(seen).is_some_and(|cookie| cookie.len() > 8) {
-            return vec![with(seen, Some(whole(seen)), answer_with(1))];
+            return vec![with(seen, Some(&whole(seen)), answer_with(1))];
         }
         let refuse = |message: &mut Message| {
             message.metadata.response_code = ResponseCode::BADCOOKIE;
         };
-        vec![with(seen, Some(whole(seen)), refuse)]
+        vec![with(seen, Some(&whole(seen)), refuse)]
     })
     .await;
     let resolver = resolver(&[&fake]);
@@ -132,7 +132,7 @@ async fn a_server_that_is_never_content_is_asked_by_tcp() {
         let refuse = |message: &mut Message| {
             message.metadata.response_code = ResponseCode::BADCOOKIE;
         };
-        vec![with(seen, Some(whole(seen)), refuse)]
+        vec![with(seen, Some(&whole(seen)), refuse)]
     })
     .await;
     let resolver = resolver(&[&fake]);
@@ -143,7 +143,7 @@ async fn a_server_that_is_never_content_is_asked_by_tcp() {
 #[tokio::test(start_paused = true)]
 async fn the_echo_of_the_own_cookie_is_nothing() {
     let _still = Still::begin();
-    let fake = Fake::start(|seen| vec![with(seen, Some(own(seen)), answer_with(1))]).await;
+    let fake = Fake::start(|seen| vec![with(seen, Some(&own(seen)), answer_with(1))]).await;
     let resolver = resolver(&[&fake]);
     resolver.lookup(&question(WWW)).await.unwrap();
     assert_eq!(ask(&resolver, 1).await, [1]);
