@@ -149,14 +149,15 @@ fn the_way_through_the_kernel_is_observed() {
     let daemon =
         Daemon::start(&run, &net.client, &format!("clat --pref64 {PREF64} --engine kernel"));
     let mut command = run.command(&net.client, "bench --path --seconds 2 --json");
-    let mut observer = Process::start(command.stdout(Stdio::piped()));
+    let observer = thread::spawn(move || command.output().unwrap());
     let mut pings = 0;
-    while observer.0.try_wait().unwrap().is_none() {
+    while !observer.is_finished() {
         net.client.run(&format!("ping -n -c 1 -W 30 {SERVER_V4}"));
         pings += 1;
     }
-    assert!(pings > 0 && observer.wait().success());
-    let seen: Value = serde_json::from_reader(observer.0.stdout.take().unwrap()).unwrap();
+    let output = observer.join().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(seen["seconds"].as_f64().unwrap() >= 2.0, "{seen}");
     let processors = seen["processors"].as_array().unwrap();
     assert!(processors.iter().any(|it| it["busy"].as_f64().unwrap() > 0.0), "{seen}");

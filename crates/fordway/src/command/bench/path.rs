@@ -129,7 +129,7 @@ fn used(before: &[u64], after: &[u64]) -> Use {
     let [_, _, _, idle, iowait, irq, softirq, _] = ticks[..] else { return Use::default() };
     match ticks.iter().sum::<f64>() {
         0.0 => Use::default(),
-        all => Use { busy: 1.0 - (idle + iowait) / all, interrupts: (irq + softirq) / all },
+        all => Use { busy: (all - idle - iowait) / all, interrupts: (irq + softirq) / all },
     }
 }
 
