@@ -26,8 +26,9 @@ fn has_cni_backend(folder: &Path) -> bool {
         .stdin(Stdio::null())
         .output()
         .expect("podman");
-    let told = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    require(told == "cni", &format!("podman has no CNI backend: {told}"))
+    let [told, errors] = [&output.stdout, &output.stderr]
+        .map(|octets| String::from_utf8_lossy(octets).trim().to_owned());
+    require(told == "cni", &format!("podman has no CNI backend: {told} {errors}"))
 }
 
 fn path(folder: &Path, name: &str) -> String {
