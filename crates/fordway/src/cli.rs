@@ -8,6 +8,7 @@ mod doctor;
 mod dstm;
 mod export;
 mod flag;
+mod global;
 mod import;
 #[cfg(feature = "nat44")]
 mod nat44;
@@ -17,13 +18,14 @@ mod offline;
 mod run;
 mod servers;
 mod short;
+mod show;
 mod source;
 mod tables;
 mod translators;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::features;
 use short::Options;
@@ -34,12 +36,14 @@ pub(crate) use doctor::DoctorArgs;
 #[cfg(feature = "dstm")]
 pub(crate) use dstm::{DstmCommand, LeasesArgs};
 pub(crate) use export::{ExportArgs, Program};
+pub(crate) use global::Global;
 pub(crate) use import::{ImportArgs, Origin};
 pub(crate) use offline::{ExplainArgs, PcapArgs};
 pub(crate) use run::{
     BenchArgs, CheckArgs, DownArgs, MeasureArgs, ReloadArgs, RunArgs, Switch, TakeoverArgs,
     TraceArgs,
 };
+pub(crate) use show::{StatsArgs, StatusArgs, TopArgs};
 pub(crate) use source::{Source, SourceArgs};
 pub(crate) use tables::{
     BibArgs, BibCommand, Dns64CacheArgs, Dns64CacheCommand, DrainArgs, ListArgs, SessionsArgs,
@@ -68,48 +72,6 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Options of every command.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Options of every command")]
-pub(crate) struct Global {
-    /// Control socket of the daemon [default: control.sock in the run directory]
-    #[arg(long, global = true, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
-    /// Folder for locks, for the ledger of host changes and for the control socket
-    #[arg(long, global = true, value_name = "DIR", default_value = fordway_net::DEFAULT_RUN_DIR)]
-    pub(crate) run_dir: PathBuf,
-    /// Least severity of log lines: off, error, warn, info, debug or trace
-    #[arg(long, global = true, value_name = "LEVEL", value_parser = level)]
-    pub(crate) log_level: Option<fordway_config::LevelFilter>,
-}
-
-impl Global {
-    /// Where a daemon listens.
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.socket.clone().unwrap_or_else(|| self.default_socket())
-    }
-
-    /// Where the daemons listen that are only looked at: the one that is named, or all of the host; without any, the usual
-    /// place. What changes something goes to [`Global::socket`].
-    pub(crate) fn sockets_to_read(&self) -> Vec<PathBuf> {
-        let found = match self.socket {
-            Some(_) => Vec::new(),
-            None => crate::daemons::sockets(&self.run_dir),
-        };
-        if found.is_empty() { vec![self.socket()] } else { found }
-    }
-
-    /// The first of [`Global::sockets_to_read`].
-    pub(crate) fn socket_to_read(&self) -> PathBuf {
-        self.sockets_to_read().swap_remove(0)
-    }
-
-    /// Where a daemon listens unless told otherwise.
-    pub(crate) fn default_socket(&self) -> PathBuf {
-        self.run_dir.join("control.sock")
-    }
-}
-
 /// What a JSON Schema is of.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum SchemaOf {
@@ -118,18 +80,6 @@ pub(crate) enum SchemaOf {
     Config,
     /// Lines on the control socket
     Control,
-}
-
-fn level(text: &str) -> Result<fordway_config::LevelFilter, &'static str> {
-    let known = fordway_config::LOG_LEVELS.iter().find(|(word, _)| *word == text);
-    known.map(|(_, level)| *level).ok_or("write off, error, warn, info, debug or trace")
-}
-
-fn interval(text: &str) -> Result<std::time::Duration, &'static str> {
-    let most = std::time::Duration::from_secs(3600);
-    let least = std::time::Duration::from_millis(100);
-    let time = humantime::parse_duration(text).ok().filter(|time| (least..=most).contains(time));
-    time.ok_or("write a time between 100ms and 1h, such as 2s")
 }
 
 /// What can be done.
@@ -165,7 +115,7 @@ Examples:
   fordway log-level info")]
     LogLevel {
         /// Least severity of log lines: off, error, warn, info, debug or trace
-        #[arg(value_parser = level)]
+        #[arg(value_parser = global::level)]
         level: fordway_config::LevelFilter,
     },
     /// Measure the time that packets take in a translator's kernel engine, or not, while the daemon runs
@@ -564,43 +514,6 @@ Examples:
         /// The folder; it is made if need be
         dir: PathBuf,
     },
-}
-
-/// The configuration file, with or without -c in front of it.
-#[derive(Debug, Args)]
-pub(crate) struct StatusArgs {
-    /// Write the status as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TopArgs {
-    /// Time between two samples
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
-    pub(crate) interval: std::time::Duration,
-    /// Write one view as text: rates over one interval
-    #[arg(long)]
-    pub(crate) once: bool,
-    /// Write each view as a JSON object on a line
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StatsArgs {
-    /// Write the counters as JSON
-    #[arg(long, conflicts_with = "prometheus")]
-    pub(crate) json: bool,
-    /// Write the counters as Prometheus (OpenMetrics) text
-    #[arg(long)]
-    pub(crate) prometheus: bool,
-    /// Show rates, and show them again every second until interrupted
-    #[arg(long, conflicts_with_all = ["json", "prometheus"])]
-    pub(crate) watch: bool,
-    /// Show each queue apart
-    #[arg(long)]
-    pub(crate) per_queue: bool,
 }
 
 #[cfg(test)]
