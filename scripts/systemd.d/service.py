@@ -3,6 +3,7 @@
 import json
 import re
 
+from gateway import CONFIGURATION as WITHOUT_LOGS
 from network import CONFIGURATION, FILE, WORK, Network
 from topology import Failure, wait_until
 
@@ -28,6 +29,7 @@ class Service:
         self.found = None
 
     def set_up(self):
+        self.network.purge()
         self.network.build()
         self.found = self.network.snapshot()
 
@@ -231,7 +233,7 @@ class Service:
     def by_hand(self):
         """A daemon that root starts by hand works in the service's folders, and the service afterwards."""
         # The service's logs are the service's.
-        self.guest.put(f"{WORK}/hand.toml", CONFIGURATION.partition("[[translator.log]]")[0])
+        self.guest.put(f"{WORK}/hand.toml", WITHOUT_LOGS)
         self.guest.run(f"systemd-run --quiet --collect --unit=fw-hand --property=Type=notify fordway run {WORK}/hand.toml")
         check(self.status()["translators"][0]["engine"] == "kernel", "it has no kernel engine")
         check(self.network.answers("client"), "nothing is translated")
