@@ -274,7 +274,8 @@ class Guest:
 
     def reboot(self):
         boot = self.says("cat /proc/sys/kernel/random/boot_id")
-        self.run("systemctl --no-block reboot")
+        # Later, so that this answer is not cut off.
+        self.run("systemd-run --quiet --on-active=2s systemctl --no-block reboot")
 
         def again():
             with contextlib.suppress(Failure, OSError, ValueError):

@@ -90,7 +90,8 @@ class Network:
 
     def purge(self):
         """Makes the host one on which the packages have never been, whatever parts came before."""
-        self.guest.run("dpkg --purge fordway 2>/dev/null; deluser --quiet reader 2>/dev/null || userdel reader 2>/dev/null; "
+        # A group that a user has as its own is not removed.
+        self.guest.run("deluser --quiet reader 2>/dev/null || userdel reader 2>/dev/null; dpkg --purge fordway 2>/dev/null; "
                        "rm -f /etc/NetworkManager/conf.d/60-*; true")
         self.clear()
 
