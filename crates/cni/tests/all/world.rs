@@ -32,6 +32,11 @@ const PLUGINS: &str = "/usr/lib/cni";
 /// Octets of the larger page: many segments.
 const LARGE: usize = 300_000;
 
+/// A folder whose path is short wherever the folder for temporary files is: paths of sockets are limited.
+pub(crate) fn short_folder() -> TempDir {
+    tempfile::Builder::new().prefix("fwt-").tempdir_in("/tmp").expect("a folder")
+}
+
 pub(crate) fn can_run() -> bool {
     let gateway = Path::new(CNI).with_file_name("fordway");
     can_use_tun()
@@ -147,7 +152,7 @@ impl World {
         gateway.ip("-6 route add 2001:db8:5::/64 via 2001:db8:ff::2");
         gateway.ip("-6 route add 2001:db8:c1a7::/64 via 2001:db8:ff::2");
         server.ip("route add 203.0.113.0/28 via 198.51.100.1");
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = short_folder();
         let mut children = Children(Vec::new());
         children.0.push(name_server(&gateway));
         children.0.push(translator(&gateway, folder.path()));
