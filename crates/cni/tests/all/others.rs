@@ -1,6 +1,7 @@
 //! Several pods on one node: garbage, addresses that clash, states of the node.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use fordway_testhost::poll;
 use serde_json::{Value, json};
@@ -184,6 +185,22 @@ fn what_pods_have_left_is_cleaned_without_a_runtime() {
     };
     assert_eq!(uninstall().trim(), "2 pods have a CLAT until they end");
     let routes = || world.node.ip("-6 route show proto 246").lines().count();
+    assert_eq!(routes(), 2);
+    // Who can not see the pods does not say that none is there.
+    let refused = |prefix: &'static [&str]| {
+        let output = world.node.run(|| {
+            let mut command = Command::new(prefix[0]);
+            command.args(&prefix[1..]).args([CNI, "clean"]);
+            command.stdin(Stdio::null()).output().expect("a program")
+        });
+        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    const COVERED: &str = "mount -t tmpfs none /sys/fs/bpf && exec \"$@\"";
+    let said = refused(&["unshare", "--mount", "sh", "-c", COVERED, "sh"]);
+    assert!(said.contains("no BPF file system"), "{said}");
+    let said = refused(&["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"]);
+    assert!(said.contains("Operation not permitted"), "{said}");
     assert_eq!(routes(), 2);
     // The kernel removes the device, and then its programs, a little later.
     drop(lost);

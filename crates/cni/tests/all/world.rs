@@ -85,19 +85,13 @@ pub(crate) struct World {
 impl Drop for World {
     /// What a test that failed has left: nobody else would find it.
     fn drop(&mut self) {
-        let id = self.node.run(|| NamespaceId::current().expect("a namespace")).to_string();
         let folder = self.pin("");
-        let paths = |folder: &Path| {
-            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-            entries.map(|entry| entry.path()).collect::<Vec<_>>()
-        };
-        let run = Path::new(RUN);
-        let files = paths(run).into_iter().filter(|path| is_of(path, &id));
-        for path in paths(&folder).into_iter().chain(files) {
+        let pins = self.pins().into_iter().map(|name| folder.join(name));
+        for path in pins.chain(self.files()) {
             let _ = fs::remove_file(path);
         }
         remove_empty(&folder);
-        let _ = fs::remove_dir(run);
+        let _ = fs::remove_dir(RUN);
     }
 }
 
@@ -290,19 +284,26 @@ impl World {
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
+    /// The node's files of the plugin.
+    fn files(&self) -> Vec<PathBuf> {
+        let id = self.node.run(|| NamespaceId::current().expect("a namespace")).to_string();
+        let entries = fs::read_dir(RUN).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| is_of(path, &id)).collect()
+    }
+
+    /// The file of a discovered prefix.
+    pub(crate) fn prefix_file(&self) -> Option<PathBuf> {
+        self.files().into_iter().find(|path| path.display().to_string().contains("/pref64-"))
+    }
+
     /// What is left on the node: entries, programs, routes, files.
     pub(crate) fn leftovers(&self) -> String {
-        let id = self.node.run(|| NamespaceId::current().expect("a namespace")).to_string();
         let mut left = Vec::new();
         let pins = self.pin("");
         if pins.exists() {
             left.push(pins.display().to_string());
         }
-        for entry in fs::read_dir(RUN).into_iter().flatten().flatten() {
-            if is_of(&entry.path(), &id) {
-                left.push(entry.path().display().to_string());
-            }
-        }
+        left.extend(self.files().iter().map(|path| path.display().to_string()));
         left.extend(self.node.ip("-6 route show proto 246").lines().map(str::to_owned));
         left.join("\n")
     }
