@@ -100,7 +100,7 @@ impl Installation {
         Ok(Some(format!("installed {}", program.display())))
     }
 
-    /// Takes the entry out of all lists, and removes the program. Returns what was done, as sentences.
+    /// Takes the entry out of all lists, so that no new pod has a CLAT. Returns what was done, as sentences.
     ///
     /// # Errors
     ///
@@ -117,13 +117,22 @@ impl Installation {
                 done.push(format!("took {TYPE} out of {}", path.display()));
             }
         }
+        Ok(done)
+    }
+
+    /// Removes the program. As long as pods with a CLAT live, a runtime that keeps the list of a pod's making calls it for their
+    /// DEL. Returns what was done, if anything was.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::Io`].
+    pub fn remove_program(&self) -> Result<Option<String>> {
         let program = self.bin_dir.join(TYPE);
         match fs::remove_file(&program) {
-            Ok(()) => done.push(format!("removed {}", program.display())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed("remove", &program)(error)),
+            Ok(()) => Ok(Some(format!("removed {}", program.display()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("remove", &program)(error)),
         }
-        Ok(done)
     }
 
     /// The list that a runtime uses: the first by name.
@@ -238,10 +247,13 @@ mod tests {
         // The network's own plugin writes its list anew.
         fs::write(&first, list.to_string()).unwrap();
         assert_eq!(with("{}").install().unwrap().len(), 1);
-        assert_eq!(with("{}").uninstall().unwrap().len(), 2);
+        assert_eq!(with("{}").uninstall().unwrap().len(), 1);
         assert_eq!(read(first).unwrap().1, list);
-        assert_eq!(fs::read_dir(bin.path()).unwrap().count(), 0);
         assert_eq!(with("{}").uninstall().unwrap(), Vec::<String>::new());
+        assert!(program.exists());
+        assert!(with("{}").remove_program().unwrap().is_some());
+        assert_eq!(fs::read_dir(bin.path()).unwrap().count(), 0);
+        assert_eq!(with("{}").remove_program().unwrap(), None);
     }
 
     #[test]

@@ -65,11 +65,11 @@ enum Action {
         #[arg(long)]
         watch: bool,
     },
-    /// Takes the plugin out of all lists, removes its program, and cleans. Pods keep their CLATs until they end.
+    /// Takes the plugin out of all lists, and cleans. Pods keep their CLATs until they end; with the last one the program goes.
     Uninstall {
         #[command(flatten)]
         place: Place,
-        /// Keep running, and clean again as pods end.
+        /// Keep running, clean again as pods end, and remove the program after the last one.
         #[arg(long)]
         watch: bool,
     },
@@ -151,8 +151,13 @@ fn install(place: &Place, config: &str, watch: bool) -> Result<String> {
 }
 
 fn uninstall(place: &Place, watch: bool) -> Result<String> {
-    let done = Installation::new(&place.bin_dir, &place.conf_dir, "{}")?.uninstall()?.join("\n");
-    let work = || clean().map(|cleaned| cleaned.to_string());
+    let installation = Installation::new(&place.bin_dir, &place.conf_dir, "{}")?;
+    let done = installation.uninstall()?.join("\n");
+    let work = || {
+        let cleaned = clean()?;
+        let removed = if cleaned.left == 0 { installation.remove_program()? } else { None };
+        Ok(removed.into_iter().chain([cleaned.to_string()]).collect::<Vec<_>>().join("\n"))
+    };
     if watch {
         tell(&done);
         return until_ended(work);

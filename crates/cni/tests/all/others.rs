@@ -1,5 +1,6 @@
 //! Several pods on one node: garbage, addresses that clash, states of the node.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -179,11 +180,14 @@ fn what_pods_have_left_is_cleaned_without_a_runtime() {
         world.cni("ADD", pod, conf).expect("a CLAT");
     }
     let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("fordway-cni");
+    fs::write(&program, "a program").expect("a file");
     let uninstall = || {
         let place = folder.path().display();
         world.node.output(CNI, &format!("uninstall --bin-dir {place} --conf-dir {place}"))
     };
     assert_eq!(uninstall().trim(), "2 pods have a CLAT until they end");
+    assert!(program.exists(), "a runtime may call it for DEL still");
     let routes = || world.node.ip("-6 route show proto 246").lines().count();
     assert_eq!(routes(), 2);
     // Who can not see the pods does not say that none is there.
@@ -217,7 +221,9 @@ fn what_pods_have_left_is_cleaned_without_a_runtime() {
     kept.detach();
     assert_eq!(world.listed(&kept).expect("an entry")["attached"], false);
     assert!(world.node.output(CNI, "list").contains("not attached"));
-    assert!(uninstall().starts_with("removed what 1 pod had left\nno pod"));
+    let said = uninstall();
+    assert!(said.contains("\nremoved what 1 pod had left\nno pod"), "{said}");
+    assert!(!program.exists());
     assert_eq!(world.leftovers(), "");
 }
 
