@@ -7,32 +7,39 @@ use std::process::{Command, Stdio};
 
 use fordway_testhost::{has_programs, require};
 use serde_json::json;
+use tempfile::TempDir;
 
-use crate::world::{CNI, World, can_run};
+use crate::world::{CNI, World, can_run, short_folder};
+
+/// A podman with files of its own. It refuses a `runroot` of more than 50 characters.
+struct Podman {
+    folder: TempDir,
+    runroot: TempDir,
+}
+
+impl Podman {
+    fn new() -> Podman {
+        Podman { folder: tempfile::tempdir().expect("a folder"), runroot: short_folder() }
+    }
+
+    fn command(&self) -> Command {
+        let mut podman = Command::new("podman");
+        podman.arg("--root").arg(self.folder.path().join("root"));
+        podman.arg("--runroot").arg(self.runroot.path());
+        podman.args(["--storage-driver", "vfs"]).stdin(Stdio::null());
+        podman.env("CONTAINERS_CONF", self.folder.path().join("containers.conf"));
+        podman
+    }
+}
 
 /// Whether podman can have CNI; newer releases have netavark alone.
-fn has_cni_backend(folder: &Path) -> bool {
-    let output = Command::new("podman")
-        .args([
-            "--root",
-            &path(folder, "root"),
-            "--runroot",
-            &path(folder, "runroot"),
-            "--storage-driver",
-            "vfs",
-        ])
-        .args(["info", "--format", "{{.Host.NetworkBackend}}"])
-        .env("CONTAINERS_CONF", folder.join("containers.conf"))
-        .stdin(Stdio::null())
-        .output()
-        .expect("podman");
+fn has_cni_backend(podman: &Podman) -> bool {
+    let mut info = podman.command();
+    let output =
+        info.args(["info", "--format", "{{.Host.NetworkBackend}}"]).output().expect("podman");
     let [told, errors] = [&output.stdout, &output.stderr]
         .map(|octets| String::from_utf8_lossy(octets).trim().to_owned());
     require(told == "cni", &format!("podman has no CNI backend: {told} {errors}"))
-}
-
-fn path(folder: &Path, name: &str) -> String {
-    folder.join(name).display().to_string()
 }
 
 /// The cgroup of the containers, which podman leaves.
@@ -77,8 +84,8 @@ fn a_container_of_podman_uses_ipv4() {
         return;
     }
     let world = World::new();
-    let folder = tempfile::tempdir().expect("a folder");
-    let folder = folder.path();
+    let podman = Podman::new();
+    let folder = podman.folder.path();
     let own = Path::new(CNI).parent().expect("a folder").display().to_string();
     let net_d = folder.join("net.d");
     fs::create_dir(&net_d).expect("a folder");
@@ -89,7 +96,7 @@ fn a_container_of_podman_uses_ipv4() {
         net_d.display()
     );
     fs::write(folder.join("containers.conf"), conf).expect("a file");
-    if !has_cni_backend(folder) {
+    if !has_cni_backend(&podman) {
         return;
     }
     let list = json!({
@@ -100,9 +107,8 @@ fn a_container_of_podman_uses_ipv4() {
     let root = file_system(folder);
     let group = Group(format!("/fwt-cni-{}", std::process::id()));
     let run = |program: &'static str| {
-        let mut podman = Command::new("podman");
-        podman.args(["--root", &path(folder, "root"), "--runroot", &path(folder, "runroot")]);
-        podman.args(["--storage-driver", "vfs", "run", "--rm", "--network", "pods"]);
+        let mut podman = podman.command();
+        podman.args(["run", "--rm", "--network", "pods"]);
         podman.args([
             "--cgroup-parent",
             &group.0,
@@ -114,8 +120,8 @@ fn a_container_of_podman_uses_ipv4() {
             "seccomp=unconfined",
         ]);
         podman.args(["--dns", "2001:db8:ff::1", "--volume", "/usr:/usr:ro", "--rootfs", &root]);
-        podman.args(program.split(' ')).env("CONTAINERS_CONF", folder.join("containers.conf"));
-        let output = world.node.run(move || podman.stdin(Stdio::null()).output().expect("podman"));
+        podman.args(program.split(' '));
+        let output = world.node.run(move || podman.output().expect("podman"));
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{program}: {said}");
         String::from_utf8_lossy(&output.stdout).into_owned()
