@@ -63,10 +63,11 @@ impl Daemon {
         // Prefixes are announced when they are translated, and no longer before that ends.
         let changed = changed.and_then(|()| self.services.change(&self.config, &config));
         if let Err(failure) = changed {
+            // These first: they may have taken over what others had.
+            fresh.into_iter().rev().for_each(Running::give_up);
             for (at, old) in before.into_iter().rev() {
                 self.translators.running[at].change_back(old);
             }
-            fresh.into_iter().rev().for_each(Running::give_up);
             self.go_back(former);
             return Err(failure);
         }
@@ -197,11 +198,11 @@ impl Daemon {
         running[at].take_over_from(&others);
     }
 
-    /// After an error: former names, and what others have taken over and given back.
+    /// After an error: former names, and on the host what each translator wants and nothing else.
     fn go_back(&mut self, former: Former) {
         self.rename_back(former);
         self.translators.running.iter_mut().for_each(Running::take_over_nothing);
-        self.translators.running.iter_mut().for_each(Running::restore);
+        self.translators.running.iter_mut().for_each(Running::settle_quietly);
     }
 
     fn has_file(&self) -> Result<(), Failure> {
