@@ -117,7 +117,8 @@ impl Failure {
                     (severity == Severity::Error)
                         .then(|| format!("{origin}:{line}:{column}: {message}"))
                 };
-                report.lines().filter_map(place).collect::<Vec<_>>().join("; ")
+                let lines = report.lines().filter_map(place);
+                lines.chain(report.note().map(str::to_owned)).collect::<Vec<_>>().join("; ")
             }
             Failure::Rendered(text) => text.clone(),
             Failure::Usage(message) | Failure::Failed(message) => match &message.hint {

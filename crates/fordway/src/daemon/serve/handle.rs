@@ -4,6 +4,7 @@
 //! tables has a thread of its own.
 
 use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -64,6 +65,26 @@ impl Adjust {
     }
 }
 
+impl Daemon {
+    /// Removes from a configuration what was taken down.
+    pub(super) fn leave_down(&self, config: &mut Config) {
+        for name in &self.down {
+            let _of_kernel = remove(config, name);
+        }
+    }
+}
+
+/// Removes what has this name from a configuration, and returns whether it was of the kernel's own translation.
+fn remove(config: &mut Config, name: &str) -> bool {
+    let Config { translators, nat44, dual_stack, dstm_clients, .. } = config;
+    dstm_clients.retain(|client| client.name.as_str() != name);
+    translators.retain(|translator| translator.name.as_str() != name);
+    let before = nat44.len() + dual_stack.len();
+    nat44.retain(|entry| entry.name.as_str() != name);
+    dual_stack.retain(|entry| entry.name.as_str() != name);
+    nat44.len() + dual_stack.len() < before
+}
+
 /// A running daemon. Clones are the same one.
 #[derive(Clone)]
 pub(crate) struct Handle(Rc<Shared>);
@@ -85,6 +106,8 @@ pub(crate) struct Daemon {
     pub(crate) job: Job,
     /// Keys that a controller has set.
     pub(super) desired: Desired,
+    /// Names that were taken down since the file was read.
+    pub(super) down: BTreeSet<String>,
     /// What runs, as configured.
     pub(crate) config: Config,
     pub(crate) translators: Translators,
@@ -111,6 +134,7 @@ impl Handle {
         Handle(Rc::new(Shared {
             daemon: RefCell::new(Daemon {
                 desired: job.desired.clone(),
+                down: BTreeSet::new(),
                 job,
                 config,
                 translators,
@@ -198,13 +222,10 @@ impl Handle {
             let automatic = automatic.map(|at| daemon.automatic.remove(at));
             let one = at.map(|at| daemon.translators.running.remove(at));
             daemon.end_dstm_clients(|it| it == name);
-            let Config { translators, nat44, dual_stack, dstm_clients, .. } = &mut daemon.config;
-            dstm_clients.retain(|client| client.name.as_str() != name);
-            translators.retain(|translator| translator.name.as_str() != name);
-            let before = nat44.len() + dual_stack.len();
-            nat44.retain(|entry| entry.name.as_str() != name);
-            dual_stack.retain(|entry| entry.name.as_str() != name);
-            let of_kernel = nat44.len() + dual_stack.len() < before;
+            let of_kernel = remove(&mut daemon.config, name);
+            if automatic.is_some() || one.is_some() || of_kernel {
+                daemon.down.insert(name.to_owned());
+            }
             // A prefix that is no longer translated must not be announced.
             let Daemon { services, config, .. } = &mut *daemon;
             services.apply(config);

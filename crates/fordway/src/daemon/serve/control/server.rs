@@ -175,10 +175,10 @@ async fn converse(
             }
             Then::List(listing) => list(listing, &mut writer, timeout).await?,
             Then::Apply(document) => {
-                let reply = desired::apply(document, &mut reader, requests, timeout).await?;
+                let reply = desired::apply(document, &mut reader, requests, timeout).await;
                 // Only now is it known what has become of it.
-                peer.audit(&document.to_string(), Some(&reply));
-                send(&mut writer, &reply, timeout).await?;
+                peer.audit(&document.to_string(), reply.as_ref().map(Some));
+                send(&mut writer, &reply?, timeout).await?;
             }
             Then::Watch(events, generation) => {
                 return desired::watch(events, generation, &mut reader, &mut writer, timeout).await;
@@ -301,33 +301,44 @@ async fn answer(
         }
     };
     let audited = (!request.is_read()).then(|| serde_json::to_string(&request)).transpose()?;
-    let (reply, then) = match (peer.refuses(&request), request) {
-        (Some(refusal), _) => (Some(refusal), Then::Close),
-        (None, Request::Trace { name, filter }) => match filter.parse::<Filter>() {
-            Ok(filter) => requests.submit(move |daemon| start_trace(daemon, &name, filter)).await?,
+    let answered = match peer.refuses(&request) {
+        Some(refusal) => Ok((Some(refusal), Then::Close)),
+        None => answer_allowed(request, requests).await,
+    };
+    let is_over = !matches!(answered, Ok((_, Then::Apply(_))));
+    if let Some(request) = audited.filter(|_| is_over) {
+        peer.audit(&request, answered.as_ref().map(|(reply, _)| reply.as_ref()));
+    }
+    answered
+}
+
+/// Has a request carried out.
+async fn answer_allowed(
+    request: Request,
+    requests: &Requests,
+) -> io::Result<(Option<Reply>, Then)> {
+    match request {
+        Request::Trace { name, filter } => match filter.parse::<Filter>() {
+            Ok(filter) => requests.submit(move |daemon| start_trace(daemon, &name, filter)).await,
             Err(error) => {
                 let failure = Failure::usage(error.to_string(), SYNTAX);
-                (Some(failed(&failure)), Then::GoOn)
+                Ok((Some(failed(&failure)), Then::GoOn))
             }
         },
-        (None, Request::Dns64Flush { name, subtree }) => {
-            with_caches(requests, name.as_deref(), subtree, Then::Flush).await?
+        Request::Dns64Flush { name, subtree } => {
+            with_caches(requests, name.as_deref(), subtree, Then::Flush).await
         }
-        (None, Request::List { table: Table::Dns64Cache, filter, limit, count, .. }) => {
+        Request::List { table: Table::Dns64Cache, filter, limit, count, .. } => {
             let name = filter.dns_name.clone();
             let subtree = filter.subtree;
             let filter = EntryWish { table: Table::Dns64Cache, filter, limit, count };
             let list = |caches, names| {
                 Then::List(Listing { readers: Readers::Cache(caches, names), filter })
             };
-            with_caches(requests, name.as_deref(), subtree, list).await?
+            with_caches(requests, name.as_deref(), subtree, list).await
         }
-        (None, request) => requests.submit(move |daemon| carry_out(request, daemon)).await?,
-    };
-    if let Some(request) = audited.filter(|_| !matches!(then, Then::Apply(_))) {
-        peer.audit(&request, reply.as_ref());
+        request => requests.submit(move |daemon| carry_out(request, daemon)).await,
     }
-    Ok((reply, then))
 }
 
 /// Does something with the DNS64 server's caches, and some names.
