@@ -29,9 +29,6 @@ use fordway_counters::dstm::LeaseView;
 /// Changes that wait for a client that watches; one that is slower loses some, and is told how many.
 const CHANGES: usize = 1024;
 
-/// Clients that may watch at once; others need the socket, too.
-const WATCHING: usize = 16;
-
 /// What the daemon is to run.
 pub(crate) struct Job {
     /// The configuration.
@@ -282,11 +279,8 @@ impl Handle {
     }
 
     /// The changes from now on, and the number of the last one before.
-    pub(super) fn watch(&self) -> Result<(broadcast::Receiver<Event>, u64), Failure> {
-        if self.0.changes.receiver_count() >= WATCHING {
-            return Err(Failure::failed(format!("{WATCHING} clients watch already")));
-        }
-        Ok((self.0.changes.subscribe(), self.generation()))
+    pub(super) fn watch(&self) -> (broadcast::Receiver<Event>, u64) {
+        (self.0.changes.subscribe(), self.generation())
     }
 
     /// The number of the last change.

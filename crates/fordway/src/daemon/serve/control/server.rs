@@ -36,6 +36,9 @@ use fordway_resolver::Selection;
 /// Clients at once. For a further one, the client that has asked nothing for longest makes room.
 const MAX_CLIENTS: usize = 64;
 
+/// Clients of a socket that may watch at once; others need the socket, too.
+const MAX_WATCHING: usize = 16;
+
 /// Parts of a table that wait for a client.
 const PARTS: usize = 8;
 
@@ -62,6 +65,7 @@ async fn accept(
         Err(error) => return error!("control socket: {error}"),
     };
     let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
+    let watching = Arc::new(Semaphore::new(MAX_WATCHING));
     let idle = Idle::default();
     loop {
         match listener.accept().await {
@@ -72,10 +76,13 @@ async fn accept(
                 let Ok(permit) = Arc::clone(&clients).acquire_owned().await else {
                     return;
                 };
-                let (requests, idle) = (requests.clone(), idle.clone());
+                let requests = requests.clone();
+                let (idle, watching) = (idle.clone(), Arc::clone(&watching));
                 tokio::task::spawn_local(async move {
-                    let peer = Peer::of(&stream, access);
-                    let served = async { converse(stream, peer?, &requests, &idle, timeout).await };
+                    let served = async {
+                        let peer = Peer::of(&stream, access)?;
+                        converse(stream, peer, &requests, &idle, &watching, timeout).await
+                    };
                     if let Err(error) = served.await {
                         debug!("control socket: {error}");
                     }
@@ -122,6 +129,7 @@ async fn converse(
     peer: Peer,
     requests: &Requests,
     idle: &Idle,
+    watching: &Semaphore,
     timeout: Duration,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
@@ -181,6 +189,11 @@ async fn converse(
                 send(&mut writer, &reply?, timeout).await?;
             }
             Then::Watch(events, generation) => {
+                let Ok(_place) = watching.try_acquire() else {
+                    let text = format!("{MAX_WATCHING} clients of this socket watch already");
+                    send(&mut writer, &failed(&Failure::failed(text)), timeout).await?;
+                    continue;
+                };
                 return desired::watch(events, generation, &mut reader, &mut writer, timeout).await;
             }
             Then::Trace(subscription) => {
@@ -421,10 +434,10 @@ fn carry_out(request: Request, daemon: &Handle) -> (Option<Reply>, Then) {
             Ok(values) => Reply::Values(values),
             Err(failure) => failed(&failure),
         },
-        Request::Watch {} => match daemon.watch() {
-            Ok((events, generation)) => return (None, Then::Watch(events, generation)),
-            Err(failure) => failed(&failure),
-        },
+        Request::Watch {} => {
+            let (events, generation) = daemon.watch();
+            return (None, Then::Watch(events, generation));
+        }
         // Carried out where its filter, or its name, is known.
         Request::Trace { .. } | Request::Dns64Flush { .. } => return (None, Then::Close),
     };
