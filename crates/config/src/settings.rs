@@ -109,8 +109,7 @@ pub fn value_of<'t>(table: &'t toml::Table, key: &str) -> Option<&'t toml::Value
         (value.as_array(), LISTS.iter().find(|(section, _)| *section == first))
     {
         let called = names.clone().next();
-        let is_called =
-            |it: &&toml::Value| it.get(named).and_then(toml::Value::as_str) == called;
+        let is_called = |it: &&toml::Value| it.get(named).and_then(toml::Value::as_str) == called;
         value = match (tables.iter().find(is_called), &tables[..]) {
             (Some(table), _) => {
                 names.next();
