@@ -197,7 +197,7 @@ fn keys_of_what_was_taken_down_wait_for_a_reload() {
         return;
     }
     let (net, run) = (Border::new(), RunDir::new());
-    let (nat64, siit) = FILE.split_at(FILE.rfind("[[").unwrap());
+    let (nat64, siit) = FILE.split_at(FILE.rfind("[[translator").unwrap());
     let file = run.file("keys.toml", nat64);
     let arguments = format!("run -c {}", file.display());
     let daemon = Daemon::start(&run, &net.gateway, &arguments);
@@ -234,7 +234,7 @@ fn keys_of_what_was_taken_down_wait_for_a_reload() {
     let (done, said) = reload();
     let kept = run.path().join("control.sock.applied");
     let tells = |said: &str| {
-        said.contains("keys of a controller:2:1")
+        said.contains("keys of a controller:1:1")
             && said.contains(&format!("They are kept in {}", kept.display()))
             && !said.contains("--set")
     };

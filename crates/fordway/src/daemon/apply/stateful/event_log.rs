@@ -119,7 +119,7 @@ mod tests {
     use std::io::Read;
     use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
-    use fordway_testhost::PATIENCE;
+    use fordway_testhost::{PATIENCE, poll};
     use fordway_xlat::nat64::{Binding, Protocol};
     use socket2::{Domain, Socket, Type};
 
@@ -135,7 +135,8 @@ mod tests {
         // One connection waits to be accepted; further attempts are not answered.
         let _first = TcpStream::connect(address).unwrap();
         let text = format!(
-            "[[translator]]\nname = 'nat64'\nmode = 'nat64'\npool4 = ['192.0.2.1']\n\
+            "[[translator]]\nname = 'nat64'\nmode = 'nat64'\npool6 = ['2001:db8:64::/96']\n\
+             pool4 = ['192.0.2.1']\n\
              [[translator.log]]\nwhat = ['bindings']\nto = 'ipfix:tcp:{address}'\n"
         );
         let config = fordway_config::parse("test", &text).unwrap().config;
@@ -145,6 +146,11 @@ mod tests {
         let v4 = ("192.0.2.1".parse().unwrap(), 1025);
         let binding = Binding { protocol: Some(Protocol::Tcp), v6, v4 };
         events.tell(Event::BibCreated(binding, monotonic()));
+        let port = format!(":{:04X} 02 ", address.port());
+        poll("the log to connect", || {
+            let sockets = std::fs::read_to_string("/proc/thread-self/net/tcp6").ok()?;
+            sockets.contains(&port).then_some(())
+        });
         // Had it waited, the log would have ended without a connection, and the record would be lost.
         events.set_logs(Logs::default());
         drop(listener.accept().unwrap());
