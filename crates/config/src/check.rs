@@ -181,7 +181,7 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
     dstm::check::dstm(server, tep, &drafts.dstm_clients, &around, sink);
 }
 
-/// Metrics beyond loopback are for those who show a token, or at least not for those who listen on the way.
+/// Metrics beyond loopback are for those who show a token. TLS keeps it from those who listen on the way, and no reader out.
 fn exposed(read: &Read<Metrics>, listen: &[Spanned<SocketAddr>], sink: &mut Sink) {
     let Metrics { certificate, key, token_file, .. } = &read.value;
     if let (Some(one), None) | (None, Some(one)) = (read.at.key("certificate"), read.at.key("key"))
@@ -192,10 +192,10 @@ fn exposed(read: &Read<Metrics>, listen: &[Spanned<SocketAddr>], sink: &mut Sink
     let Some(beyond) = listen.iter().find(|it| !it.get_ref().ip().is_loopback()) else { return };
     let address = beyond.get_ref();
     match (certificate.is_some() || key.is_some(), token_file) {
-        (false, None) if !read.at.has("token_file") => {
+        (_, None) if !read.at.has("token_file") => {
             let message = format!("`listen`: {address} is beyond loopback, and everybody may read");
-            let help = "write token_file = \"/etc/fordway/metrics.token\", or `certificate` and `key`; or \
-                        token_file = \"none\" if only those reach the address who may read";
+            let help = "write token_file = \"/etc/fordway/metrics.token\", or token_file = \"none\" if only those \
+                        reach the address who may read";
             sink.error(beyond.span(), message, help);
         }
         (false, Some(MetricsToken::File(_))) => {
