@@ -201,10 +201,12 @@ impl Resolver {
         self.forwarder.cache.iter(of)
     }
 
-    /// Removes what is in the cache of some names, and sees to it that answers to questions under way do not come there. How
-    /// many were removed.
+    /// Removes what is in the cache of some names. Answers to questions under way are not cached, and lookups that begin from
+    /// now on do not wait for them. How many were removed.
     pub fn flush(&self, of: &Selection) -> u64 {
-        self.forwarder.cache.flush(of)
+        let removed = self.forwarder.cache.flush(of);
+        self.forwarder.flights.close();
+        removed
     }
 
     /// Its statistics.
