@@ -76,6 +76,18 @@ fn the_server_gets_every_octet_of_the_client() {
 }
 
 #[test]
+fn what_follows_a_hello_at_once_does_not_count_as_its_length() {
+    let server = RawServer::start(|_, _| None);
+    let world = World::new(&passing(&[("www.example.net", server.address)], backend()));
+    // Early data, as with TLS 1.3's 0-RTT.
+    let sent = [&hello("www.example.net")[..], &[7; 0x10000]].concat();
+    let mut client = world.client();
+    client.send(&sent);
+    poll("all of it", || (server.octets() == sent.len()).then_some(()));
+    assert_eq!(world.refused("hello"), 0);
+}
+
+#[test]
 fn who_asks_for_no_known_name_is_refused() {
     let server = RawServer::start(|_, _| None);
     let mut settings = passing(&[("www.example.net", server.address)], backend());
