@@ -113,6 +113,27 @@ fn who_asks_for_no_known_name_is_refused() {
     assert!(server.received().is_empty());
 }
 
+/// A field with its length in front, in so many octets.
+fn sized(octets: usize, field: &[u8]) -> Vec<u8> {
+    let len = field.len().to_be_bytes();
+    [&len[len.len() - octets..], field].concat()
+}
+
+#[test]
+fn a_hello_without_signature_algorithms_is_refused() {
+    let server = RawServer::start(|_, _| None);
+    let world = World::new(&passing(&[("www.example.net", server.address)], backend()));
+    let name = [&[0][..], &sized(2, b"www.example.net")].concat();
+    let extension = [&[0, 0][..], &sized(2, &sized(2, &name))].concat();
+    let suites = sized(2, &[0xc0, 0x2f]);
+    let body = [&[3, 3][..], &[7; 32], &[0], &suites, &[1, 0], &sized(2, &extension)].concat();
+    let hello = [&[1][..], &sized(3, &body)].concat();
+    let record = [&[22, 3, 1][..], &sized(2, &hello)].concat();
+    // handshake_failure.
+    assert_eq!(answer(&world, &record), [21, 3, 3, 0, 2, 2, 40]);
+    assert_eq!(world.refused("hello"), 1);
+}
+
 #[test]
 fn nginx_serves_clients_that_people_use() {
     if !can_test() || !has_programs(&["nginx", "curl", "openssl"]) {

@@ -1,22 +1,13 @@
-use std::path::PathBuf;
-
-use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
 use super::*;
 
-/// Writes a certificate for names, and its key, in the place of those that were there.
-fn write(dir: &Path, file: &str, names: &[&str]) -> Tls {
-    let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
-    let put = |ending: &str, text: String| -> PathBuf {
-        let (path, new) = (dir.join(format!("{file}.{ending}")), dir.join("new"));
-        fs::write(&new, text).unwrap();
-        fs::rename(&new, &path).unwrap();
-        path
-    };
-    Tls { certificate: put("pem", certificate.pem()), key: put("key", key.serialize_pem()) }
+#[path = "../../../tests/all/certificate.rs"]
+mod certificate;
+
+fn write(folder: &Path, file: &str, names: &[&str]) -> Tls {
+    let [certificate, key] = certificate::write(folder, file, names);
+    Tls { certificate, key }
 }
 
 /// The certificate for a name, in octets.
