@@ -35,7 +35,7 @@ impl Drop for Checks {
 }
 
 impl Checks {
-    /// Checks all servers from now on, as the settings of this moment have it.
+    /// Begins to check all servers, by the current settings.
     pub(super) fn begin(worker: &Rc<Worker>) -> Checks {
         let active = worker.active();
         if active.settings.mode.backend().is_none_or(|it| it.check.is_none()) {

@@ -72,7 +72,7 @@ impl Flights {
         }
     }
 
-    /// Lets nobody join the questions that are under way; who waits for them already still gets their answers.
+    /// No later lookup joins the questions under way. Lookups that wait for them already get their answers.
     pub(super) fn close(&self) {
         for shard in &self.shards {
             lock(shard).clear();

@@ -66,7 +66,7 @@ async fn a_server_of_several_domains_is_one_server() {
 #[tokio::test(start_paused = true)]
 async fn an_alias_is_followed_at_the_servers_of_its_target() {
     let _still = Still::begin();
-    // Each answers for the names of the other, too, and wrongly.
+    // Each has wrong answers for names of the other.
     let usual = Fake::answering(|message| {
         let owner = message.queries[0].name().to_ascii();
         if owner.eq_ignore_ascii_case("www.example.net.") {
@@ -132,7 +132,7 @@ async fn behind_an_alias_of_servers_that_are_not_validated_others_are() {
     let bad = ask(&resolver, "bad.corp.example.").await;
     assert_eq!(bad.security, Security::Bogus);
     assert_eq!(resolver.stats().bogus, 1);
-    // Who checks by himself gets what there is.
+    // A client that validates itself gets the answer as it is.
     let unchecked = Question { checking_disabled: true, ..question("bad.corp.example.") };
     let unchecked = resolver.lookup(&unchecked).await.unwrap();
     assert_eq!((unchecked.security, addresses(&unchecked)), (Security::Unchecked, vec![2]));
@@ -145,7 +145,8 @@ async fn a_chain_may_have_as_many_crossings_as_are_followed() {
     let answer = |message: &mut Message| {
         let owner = message.queries[0].name().to_ascii().to_lowercase();
         let number: u8 = owner[1..2].parse().unwrap();
-        let zone = |number: u8| if number % 2 == 0 { "example.net." } else { "corp.example." };
+        let zone =
+            |number: u8| if number.is_multiple_of(2) { "example.net." } else { "corp.example." };
         message.answers.push(match number {
             0 => address(&owner, 1),
             _ => alias(&owner, &format!("n{}.{}", number - 1, zone(number - 1))),
