@@ -153,9 +153,9 @@ impl Drop for Two {
     }
 }
 
-/// Copies a program without what only a debugger reads, which would be most of it.
+/// Copies a program without its symbols, which would be most of it.
 fn bare_copy(from: &Path, to: &Path) {
-    let strip = Command::new("strip").arg("--strip-debug").arg("-o").arg(to).arg(from).status();
+    let strip = Command::new("strip").arg("-o").arg(to).arg(from).status();
     if !strip.is_ok_and(|status| status.success()) {
         std::fs::copy(from, to).expect("a program");
     }
