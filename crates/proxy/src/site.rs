@@ -74,7 +74,7 @@ impl Site {
             let known = before.and_then(|it| it.member(authority)).cloned();
             let member = known.unwrap_or_else(|| Member::new(authority, settings.threads));
             match before.is_some_and(|it| it.checked != checked) {
-                true => Member { health: Arc::default(), ..member },
+                true => Member { health: Arc::new(member.health.for_another_check()), ..member },
                 false => member,
             }
         };
