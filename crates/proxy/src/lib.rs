@@ -27,6 +27,7 @@ mod eyeballs;
 mod fields;
 mod head;
 mod health;
+mod hello;
 mod http1;
 mod http2;
 mod names;
