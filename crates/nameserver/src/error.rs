@@ -22,6 +22,14 @@ pub enum Error {
     /// The upstream servers, or what is needed to ask them.
     #[error(transparent)]
     Upstream(#[from] upstream::Error),
+    /// A certificate or its key is not as it should be.
+    #[error("{}: {reason}", path.display())]
+    Certificate {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// The file with the secrets of server cookies is not as it should be.
     #[error("{}: {reason}", path.display())]
     CookieSecret {

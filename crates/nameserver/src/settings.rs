@@ -16,6 +16,12 @@ pub struct Settings {
     /// Where to listen, by UDP and TCP. An address need not be there yet. `[::]` means IPv6 only: with `0.0.0.0`
     /// beside it both are served. Needs a new server when it changes.
     pub listen: Vec<SocketAddr>,
+    /// Where to listen for DNS over TLS (RFC 7858). Needs a new server when it changes, as does the next.
+    pub listen_tls: Vec<SocketAddr>,
+    /// Where to listen for DNS over HTTPS (RFC 8484), path `/dns-query`.
+    pub listen_https: Vec<SocketAddr>,
+    /// The certificate for both.
+    pub tls: Option<Tls>,
     /// Threads, each with sockets of its own. Needs a new server when it changes.
     pub threads: NonZeroUsize,
     /// Whom to ask, and how. As long as this stays the same, a reload keeps cached upstream data.
@@ -37,6 +43,15 @@ pub struct Settings {
     pub udp_size: u16,
     /// Other limits.
     pub limits: Limits,
+}
+
+/// A certificate and its key, read again when their files change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate, and those that lead to a known authority, in PEM.
+    pub certificate: PathBuf,
+    /// Its key, in PEM.
+    pub key: PathBuf,
 }
 
 /// Whether there are server cookies, and with which secret they are made.

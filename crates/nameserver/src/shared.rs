@@ -13,6 +13,7 @@ use super::error::Error;
 use super::rate::Limiter;
 use super::settings::{Cookies, Rate, Settings};
 use super::stats::Counters;
+use super::tls::Certificate;
 use fordway_counters::dns64::Stats;
 use fordway_resolver::Resolver;
 use fordway_resolver::shares::Shares;
@@ -37,6 +38,8 @@ pub(super) struct Active {
     pub(super) limiter: Option<Arc<Limiter>>,
     /// What server cookies are made with.
     pub(super) cookies: Option<Arc<Secrets>>,
+    /// For clients that speak TLS.
+    pub(super) certificate: Option<Arc<Certificate>>,
 }
 
 impl Active {
@@ -55,7 +58,9 @@ impl Active {
         let generation = before.map_or(1, |it| it.generation + 1);
         let ready = ReadyCache::new(settings.cache_octets);
         let cookies = cookies(&settings.cookies, before)?;
-        Ok(Active { generation, settings, resolver, ready, limiter, cookies })
+        // A reload reads the files again, whether they have changed or not.
+        let certificate = settings.tls.as_ref().map(Certificate::new).transpose()?.map(Arc::new);
+        Ok(Active { generation, settings, resolver, ready, limiter, cookies, certificate })
     }
 }
 
@@ -157,10 +162,16 @@ impl Shared {
     }
 
     pub(super) fn stats(&self) -> Stats {
+        let active = self.active.load();
+        let certificate = |of: fn(&Certificate) -> &AtomicU64| {
+            active.certificate.as_ref().map_or(0, |it| of(it).load(Ordering::Relaxed))
+        };
         let mut stats = Stats {
+            certificates_reloaded: certificate(|it| &it.reloaded),
+            certificates_failed: certificate(|it| &it.failed),
             connections: self.connections.count() as u64,
             waiting: self.queries.count() as u64,
-            upstream: self.active.load().resolver.stats(),
+            upstream: active.resolver.stats(),
             ..Stats::default()
         };
         for thread in &self.threads {
