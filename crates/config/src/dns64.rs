@@ -134,7 +134,7 @@ keys! {
         /// is left is answered, with the extended error Blocked
         rebind_protection: bool = BOOLEAN, or(false);
         /// Addresses that count as private. An IPv4 network stands for IPv6 addresses with its addresses in a translation
-        /// prefix, too
+        /// prefix, and for those of 6to4 and Teredo, too
         rebind_private: Vec<IpNet> = list(NET, PRIVATE), or(usual_private(), "private, shared, link-local and loopback addresses");
         /// Names that may have private addresses, with all names below them
         rebind_exempt: Vec<Name> = EXEMPT, or(Vec::new());

@@ -23,11 +23,11 @@ pub(super) enum Brief {
     /// Too much is under way: SERVFAIL.
     Overload,
     /// The client is to retry by TCP: TC.
-    ComeByTcp,
+    Truncated,
     /// The client is to retry with the server's cookie: BADCOOKIE.
-    ComeWithCookie,
+    BadCookie,
     /// The query's cookie has a length that no cookie has: FORMERR.
-    NoCookie,
+    MalformedCookie,
     /// The cookie is all that was asked for.
     Cookie,
 }
@@ -38,9 +38,9 @@ impl Brief {
         let code = match self {
             Brief::Prohibited => ResponseCode::Refused,
             Brief::Overload => ResponseCode::ServFail,
-            Brief::ComeByTcp | Brief::Cookie => ResponseCode::NoError,
-            Brief::ComeWithCookie => ResponseCode::BADCOOKIE,
-            Brief::NoCookie => ResponseCode::FormErr,
+            Brief::Truncated | Brief::Cookie => ResponseCode::NoError,
+            Brief::BadCookie => ResponseCode::BADCOOKIE,
+            Brief::MalformedCookie => ResponseCode::FormErr,
         };
         code.into()
     }
@@ -50,9 +50,9 @@ impl Brief {
         let ede: Option<(u16, &str)> = match self {
             Brief::Prohibited => Some((Ede::PROHIBITED, "")),
             Brief::Overload => Some((Ede::OTHER, "too many queries under way")),
-            Brief::ComeByTcp | Brief::ComeWithCookie | Brief::NoCookie | Brief::Cookie => None,
+            Brief::Truncated | Brief::BadCookie | Brief::MalformedCookie | Brief::Cookie => None,
         };
-        let cut = if self == Brief::ComeByTcp { TC } else { 0 };
+        let cut = if self == Brief::Truncated { TC } else { 0 };
         let flags = QR | cut | RA | query.repeated_flags() | (self.rcode() & LOW_RCODE);
         let additional = u16::from(query.edns.is_some());
         let start = out.len();
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_code_that_takes_the_opt_record() {
-        let answer = answer(Brief::ComeWithCookie, true);
+        let answer = answer(Brief::BadCookie, true);
         assert_eq!(answer.metadata.response_code, ResponseCode::BADCOOKIE);
         assert!(answer.edns.unwrap().options().get(EdnsCode::Cookie).is_some());
     }
@@ -124,8 +124,8 @@ mod tests {
         for (brief, code, cut) in [
             (Brief::Prohibited, ResponseCode::Refused, false),
             (Brief::Overload, ResponseCode::ServFail, false),
-            (Brief::ComeByTcp, ResponseCode::NoError, true),
-            (Brief::NoCookie, ResponseCode::FormErr, false),
+            (Brief::Truncated, ResponseCode::NoError, true),
+            (Brief::MalformedCookie, ResponseCode::FormErr, false),
         ] {
             for edns in [false, true] {
                 let answer = answer(brief, edns);

@@ -75,7 +75,7 @@ impl Caches {
 
     /// Removes all that is known of some names. How many answers of upstream servers that were, and how many ready ones.
     ///
-    /// From when this returns, no answer is made of what upstream servers have said before.
+    /// No query that comes after this has returned is answered with what upstream servers have said before.
     pub fn flush(&self, of: &Selection) -> (u64, u64) {
         let active = self.0.active.load_full();
         // Ready answers are made of upstream's, so these first.

@@ -135,31 +135,33 @@ impl Worker {
             }
             return None;
         }
+        let mut is_malformed = false;
         let mut is_known = client.transport != Transport::Udp;
         if let (Some(secrets), Some(shown)) = (&active.cookies, cookie_of(query.as_ref(), octets)) {
-            let Some((given, shown)) = secrets.check(shown, client.address, unix_seconds()) else {
+            if let Some((given, shown)) = secrets.check(shown, client.address, unix_seconds()) {
+                counters.cookie(shown);
+                extras.cookie = Some(given);
+                is_known |= shown == Shown::Valid;
+            } else {
                 counters.cookies_invalid.add(1);
-                if let Some(query) = query {
-                    brief(&query, extras, Brief::NoCookie, out);
-                }
-                return None;
-            };
-            counters.cookie(shown);
-            extras.cookie = Some(given);
-            is_known |= shown == Shown::Valid;
+                is_malformed = true;
+            }
         }
         if !is_known && !may_answer(active, client.address, now) {
             match query {
                 Some(query) if self.slips() => {
                     counters.limited.add(1);
-                    // Who receives the cookie at this address is not limited any more, nor is who comes by TCP.
-                    let how = match extras.cookie {
-                        Some(_) => Brief::ComeWithCookie,
-                        None => Brief::ComeByTcp,
-                    };
+                    // A client that sends this cookie back, or retries by TCP, is not limited.
+                    let how = if extras.cookie.is_some() { Brief::BadCookie } else { Brief::Truncated };
                     brief(&query, extras, how, out);
                 }
                 _ => counters.dropped.limited.add(1),
+            }
+            return None;
+        }
+        if is_malformed {
+            if let Some(query) = query {
+                brief(&query, extras, Brief::MalformedCookie, out);
             }
             return None;
         }
@@ -177,7 +179,7 @@ impl Worker {
         if query.record_type == u16::from(RecordType::ANY) && client.transport == Transport::Udp {
             // All records of a name, sent to an address that may be forged, would amplify an attack (RFC 8482).
             counters.truncated.add(1);
-            brief(&query, extras, Brief::ComeByTcp, out);
+            brief(&query, extras, Brief::Truncated, out);
             return None;
         }
         let (policy, _) = active.settings.policies.of(client.address);

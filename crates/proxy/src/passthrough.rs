@@ -107,11 +107,10 @@ async fn hello(conn: &mut Conn) -> Result<String, Refusal> {
         if !matches!(conn.fill().await, Ok(1..)) {
             return Err(Refusal::plain(Reason::Hello));
         }
-        if conn.buf.len() > LONGEST {
-            return Err(Refusal::plain(Reason::Hello));
-        }
-        while taken < conn.buf.len() {
-            let mut rest = &conn.buf[taken..];
+        // Early data may follow it at once (RFC 8446 section 4.2.10), and does not count.
+        let end = conn.buf.len().min(LONGEST);
+        while taken < end {
+            let mut rest = &conn.buf[taken..end];
             match acceptor.read_tls(&mut rest) {
                 Ok(count @ 1..) => taken += count,
                 _ => return Err(Refusal::plain(Reason::Hello)),
@@ -129,6 +128,9 @@ async fn hello(conn: &mut Conn) -> Result<String, Refusal> {
                     return Err(Refusal { reason: Reason::Hello, alert: octets });
                 }
             }
+        }
+        if taken == LONGEST {
+            return Err(Refusal::plain(Reason::Hello));
         }
     }
 }

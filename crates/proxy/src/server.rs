@@ -117,7 +117,8 @@ impl Service for Server {
     ///
     /// As [`Service::bind`]; then everything stays as it was.
     fn succeed(&self, settings: &Settings) -> Result<Bound, Error> {
-        let active = Active::new(settings.clone(), Some(&self.threads.shared.active.load()))?;
+        let before = self.threads.shared.active.load();
+        let active = Active::taking_over(settings.clone(), &before)?;
         open(settings, active, |listen| {
             let own = self.listeners.iter().find(|it| it.listen == listen);
             own.map_or_else(|| Ok(Vec::new()), Listeners::again)

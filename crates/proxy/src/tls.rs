@@ -6,9 +6,10 @@ mod files;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -20,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::error::Error;
 use super::settings::Tls;
-pub(super) use files::Certificates;
+pub(super) use files::{Certificates, Counts};
 
 /// What certificates there are, by the names in them. It never changes; changed files replace it.
 #[derive(Debug)]
@@ -32,22 +33,8 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// Reads all certificates; the first of a name is taken. `None`: there are none.
-    fn read(files: &[Tls]) -> Result<Option<Loaded>, Error> {
-        let mut all = Vec::new();
-        let mut by_name = HashMap::new();
-        for tls in files {
-            let (key, names) = read(tls)?;
-            for name in names {
-                by_name.entry(name).or_insert_with(|| Arc::clone(&key));
-            }
-            all.push(key);
-        }
-        Ok(all.into_iter().next().map(|default| Loaded { default, by_name }))
-    }
-
     /// The certificate for a name: its own before that of a wildcard (RFC 6125 section 6.4.3), else the first.
-    fn of(&self, name: Option<&str>) -> &Arc<CertifiedKey> {
+    fn choose(&self, name: Option<&str>) -> &Arc<CertifiedKey> {
         let name = name.map(str::to_ascii_lowercase);
         let of_wildcard = |name: &str| {
             let (_, rest) = name.split_once('.')?;
@@ -64,12 +51,14 @@ struct ByName(Arc<ArcSwap<Loaded>>);
 
 impl ResolvesServerCert for ByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(self.0.load().of(hello.server_name())))
+        Some(Arc::clone(self.0.load().choose(hello.server_name())))
     }
 }
 
 /// A certificate with its key, and its names.
-fn read(tls: &Tls) -> Result<(Arc<CertifiedKey>, Vec<String>), Error> {
+type Certificate = (Arc<CertifiedKey>, Vec<String>);
+
+fn read(tls: &Tls) -> Result<Certificate, Error> {
     let certificates: Vec<CertificateDer<'static>> =
         CertificateDer::pem_file_iter(&tls.certificate)
             .and_then(Iterator::collect)
@@ -115,14 +104,18 @@ fn provider() -> CryptoProvider {
     rustls::crypto::ring::default_provider()
 }
 
-/// TLS towards a server that is checked, which may have any certificate.
+/// TLS towards a server that is checked, which may have any certificate. Each check makes a whole handshake.
 pub(super) fn checking() -> Result<Arc<ClientConfig>, rustls::Error> {
-    let config = ClientConfig::builder_with_provider(Arc::new(provider()))
-        .with_safe_default_protocol_versions()?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Any(provider())))
-        .with_no_client_auth();
-    Ok(Arc::new(config))
+    static CONFIG: LazyLock<Result<Arc<ClientConfig>, rustls::Error>> = LazyLock::new(|| {
+        let mut config = ClientConfig::builder_with_provider(Arc::new(provider()))
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Any(provider())))
+            .with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        Ok(Arc::new(config))
+    });
+    CONFIG.clone()
 }
 
 /// Accepts any certificate whose key the server has.

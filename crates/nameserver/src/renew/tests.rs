@@ -113,6 +113,36 @@ async fn a_popular_name_never_expires() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_of_another_policy_takes_no_place() {
+    let still = Still::begin();
+    let (server, asked) = upstream_server();
+    let worker = worker(server, true);
+    let test = async {
+        ask(&worker).await;
+        still.pass(Duration::from_secs(91)).await;
+        ask(&worker).await;
+        ask(&worker).await;
+        let due = worker.renewals.next().await;
+        give_a_policy_of_its_own(&worker);
+        let of = Rc::clone(&worker);
+        spawn_local(async move { renew(&of, due).await }).await.unwrap();
+        assert_eq!((worker.counters().renewed.get(), asked.load(Ordering::SeqCst)), (0, 1));
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+/// As a reload does, to the client.
+fn give_a_policy_of_its_own(worker: &Worker) {
+    let before = worker.shared.active.load_full();
+    let pool6 = vec!["2001:db8:65::/96".parse().unwrap()];
+    let own = Policy { pool6, ..Policy::default() };
+    let clients = vec!["::1/128".parse().unwrap()];
+    let policies = Policies::new(Policy::default(), vec![(clients, own)]).unwrap();
+    let settings = Settings { policies, ..before.settings.clone() };
+    worker.shared.active.store(Arc::new(Active::new(settings, Some(&before)).unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn not_if_it_is_switched_off() {
     let still = Still::begin();
     let (server, asked) = upstream_server();

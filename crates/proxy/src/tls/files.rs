@@ -1,27 +1,34 @@
 //! Certificates whose files are watched.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use arc_swap::ArcSwap;
+use fordway_counters::SharedCounter;
 use tokio_rustls::TlsAcceptor;
 
 use super::super::error::Error;
 use super::super::settings::Tls;
-use super::{Loaded, acceptor_of, bad};
+use super::{Certificate, Loaded, acceptor_of, bad, read};
 
 /// The certificates of a proxy. Connections take those that are loaded when they begin.
 pub(in super::super) struct Certificates {
     files: Vec<Tls>,
     loaded: Arc<ArcSwap<Loaded>>,
     pub(in super::super) acceptor: TlsAcceptor,
-    watched: Mutex<Watched>,
-    pub(in super::super) reloaded: AtomicU64,
-    pub(in super::super) failed: AtomicU64,
+    watched: Mutex<Vec<Watched>>,
+    pub(in super::super) counts: Arc<Counts>,
+}
+
+/// How often files have changed, from the first settings with certificates on.
+#[derive(Debug, Default)]
+pub(in super::super) struct Counts {
+    pub(in super::super) reloaded: SharedCounter,
+    pub(in super::super) failed: SharedCounter,
 }
 
 impl fmt::Debug for Certificates {
@@ -30,24 +37,33 @@ impl fmt::Debug for Certificates {
     }
 }
 
-/// What files looked like.
-#[derive(Debug)]
+/// One certificate and its key, and what their files looked like.
 struct Watched {
+    certificate: Certificate,
     /// When they were read.
-    read: Vec<Stamp>,
+    read: [Stamp; 2],
     /// At the last look.
-    seen: Vec<Stamp>,
+    seen: [Stamp; 2],
 }
 
-/// What changes when a file does: device, inode, size, time of the last change in seconds and nanoseconds. `None`: there
+/// What changes when a file does: device, inode, size, and the times of the last change of its data and of its inode, in
+/// seconds and nanoseconds. The latter changes with a file that is written by a tool that keeps the former. `None`: there
 /// is no file. A link, such as one of a Kubernetes secret, counts as the file to which it leads.
-type Stamp = Option<(u64, u64, u64, i64, i64)>;
+type Stamp = Option<(u64, u64, u64, [i64; 4])>;
 
 impl Certificates {
-    /// Reads certificates; `None`: there are none in the settings.
-    pub(in super::super) fn new(files: &[Tls], http2: bool) -> Result<Option<Self>, Error> {
-        let before = stamps(files);
-        let Some(loaded) = Loaded::read(files)? else { return Ok(None) };
+    /// Reads certificates; `None`: there are none in the settings. Goes on with the counts of `before`.
+    pub(in super::super) fn new(
+        files: &[Tls],
+        http2: bool,
+        before: Option<&Certificates>,
+    ) -> Result<Option<Self>, Error> {
+        let watch = |tls: &Tls| {
+            let seen = stamps(tls);
+            Ok(Watched { certificate: read(tls)?, read: seen, seen })
+        };
+        let watched = files.iter().map(watch).collect::<Result<Vec<_>, Error>>()?;
+        let Some(loaded) = Loaded::of(&watched) else { return Ok(None) };
         let loaded = Arc::new(ArcSwap::from_pointee(loaded));
         let first = files.first().map_or(Path::new(""), |it| &it.certificate);
         let acceptor = acceptor_of(&loaded, http2).map_err(|error| bad(first, error))?;
@@ -55,52 +71,71 @@ impl Certificates {
             files: files.to_vec(),
             loaded,
             acceptor,
-            watched: Mutex::new(Watched { read: before.clone(), seen: before }),
-            reloaded: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
+            watched: Mutex::new(watched),
+            counts: before.map_or_else(Arc::default, |it| Arc::clone(&it.counts)),
         }))
     }
 
-    /// Looks at the files, and reads them if they have changed and were the same at the last look: a certificate and its
-    /// key may be written one after the other. If they are of no use, those that were read before stay, and the log says
-    /// why. It waits for disks.
+    /// Looks at the files, and reads those that have changed and were the same at the last look: a certificate and its
+    /// key may be written one after the other. If they are of no use, what was read of them before stays, and the log says
+    /// why; others are not held up by them. It waits for disks; while another look does, it does nothing.
     pub(in super::super) fn look(&self) {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = stamps(&self.files);
-        if now == watched.read {
-            watched.seen = now;
-            return;
-        }
-        if now != watched.seen {
-            watched.seen = now;
-            return;
-        }
-        watched.read = now;
-        let loaded = Loaded::read(&self.files);
-        match loaded {
-            Ok(Some(loaded)) => {
-                self.loaded.store(Arc::new(loaded));
-                self.reloaded.fetch_add(1, Ordering::Relaxed);
-                tracing::info!("changed certificates are in use");
+        let mut watched = match self.watched.try_lock() {
+            Ok(watched) => watched,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let mut is_new = false;
+        for (tls, it) in self.files.iter().zip(watched.iter_mut()) {
+            let now = stamps(tls);
+            let rests = now == it.seen;
+            it.seen = now;
+            if now == it.read || !rests {
+                continue;
             }
-            Ok(None) => {}
-            Err(error) => {
-                self.failed.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(
-                    "{error}; the certificates that were read before stay in use. Write certificate and key whole, with \
-                     permission for this program to read them"
-                );
+            it.read = now;
+            match read(tls) {
+                Ok(certificate) => {
+                    it.certificate = certificate;
+                    is_new = true;
+                    self.counts.reloaded.count();
+                    tracing::info!("{} has changed and is in use", tls.certificate.display());
+                }
+                Err(error) => {
+                    self.counts.failed.count();
+                    tracing::error!(
+                        "{error}; the certificate that was read before stays in use. Write certificate and key whole, \
+                         with permission for this program to read them"
+                    );
+                }
             }
+        }
+        if is_new && let Some(loaded) = Loaded::of(&watched) {
+            self.loaded.store(Arc::new(loaded));
         }
     }
 }
 
-fn stamps(files: &[Tls]) -> Vec<Stamp> {
-    let stamp = |path: &Path| {
+impl Loaded {
+    /// The certificates of all files; the first of a name is taken. `None`: there are none.
+    fn of(watched: &[Watched]) -> Option<Loaded> {
+        let default = Arc::clone(&watched.first()?.certificate.0);
+        let mut by_name = HashMap::new();
+        for Watched { certificate: (key, names), .. } in watched {
+            for name in names {
+                by_name.entry(name.clone()).or_insert_with(|| Arc::clone(key));
+            }
+        }
+        Some(Loaded { default, by_name })
+    }
+}
+
+fn stamps(tls: &Tls) -> [Stamp; 2] {
+    [&tls.certificate, &tls.key].map(|path| {
         let it = fs::metadata(path).ok()?;
-        Some((it.dev(), it.ino(), it.size(), it.mtime(), it.mtime_nsec()))
-    };
-    files.iter().flat_map(|it| [stamp(&it.certificate), stamp(&it.key)]).collect()
+        let times = [it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec()];
+        Some((it.dev(), it.ino(), it.size(), times))
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The proxy with raw octets on both sides.
 
 mod bodies;
+mod certificate;
 mod certificates;
 mod checks;
 mod clients;

@@ -76,6 +76,18 @@ fn the_server_gets_every_octet_of_the_client() {
 }
 
 #[test]
+fn what_follows_a_hello_at_once_does_not_count_as_its_length() {
+    let server = RawServer::start(|_, _| None);
+    let world = World::new(&passing(&[("www.example.net", server.address)], backend()));
+    // Early data, as with TLS 1.3's 0-RTT.
+    let sent = [&hello("www.example.net")[..], &[7; 0x10000]].concat();
+    let mut client = world.client();
+    client.send(&sent);
+    poll("all of it", || (server.octets() == sent.len()).then_some(()));
+    assert_eq!(world.refused("hello"), 0);
+}
+
+#[test]
 fn who_asks_for_no_known_name_is_refused() {
     let server = RawServer::start(|_, _| None);
     let mut settings = passing(&[("www.example.net", server.address)], backend());
@@ -99,6 +111,27 @@ fn who_asks_for_no_known_name_is_refused() {
     assert_eq!(answer(&world, &hello("www.example.net")), b"");
     assert_eq!(world.refused("client_denied"), 1);
     assert!(server.received().is_empty());
+}
+
+/// A field with its length in front, in so many octets.
+fn sized(octets: usize, field: &[u8]) -> Vec<u8> {
+    let len = field.len().to_be_bytes();
+    [&len[len.len() - octets..], field].concat()
+}
+
+#[test]
+fn a_hello_without_signature_algorithms_is_refused() {
+    let server = RawServer::start(|_, _| None);
+    let world = World::new(&passing(&[("www.example.net", server.address)], backend()));
+    let name = [&[0][..], &sized(2, b"www.example.net")].concat();
+    let extension = [&[0, 0][..], &sized(2, &sized(2, &name))].concat();
+    let suites = sized(2, &[0xc0, 0x2f]);
+    let body = [&[3, 3][..], &[7; 32], &[0], &suites, &[1, 0], &sized(2, &extension)].concat();
+    let hello = [&[1][..], &sized(3, &body)].concat();
+    let record = [&[22, 3, 1][..], &sized(2, &hello)].concat();
+    // handshake_failure.
+    assert_eq!(answer(&world, &record), [21, 3, 3, 0, 2, 2, 40]);
+    assert_eq!(world.refused("hello"), 1);
 }
 
 #[test]

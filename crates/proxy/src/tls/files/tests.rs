@@ -1,27 +1,23 @@
-use std::path::PathBuf;
-
-use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
 use super::*;
 
-/// Writes a certificate for names, and its key, in the place of those that were there.
-fn write(dir: &Path, file: &str, names: &[&str]) -> Tls {
-    let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
-    let put = |ending: &str, text: String| -> PathBuf {
-        let (path, new) = (dir.join(format!("{file}.{ending}")), dir.join("new"));
-        fs::write(&new, text).unwrap();
-        fs::rename(&new, &path).unwrap();
-        path
-    };
-    Tls { certificate: put("pem", certificate.pem()), key: put("key", key.serialize_pem()) }
+#[path = "../../../tests/all/certificate.rs"]
+mod certificate;
+
+fn write(folder: &Path, file: &str, names: &[&str]) -> Tls {
+    let [certificate, key] = certificate::write(folder, file, names);
+    Tls { certificate, key }
 }
 
 /// The certificate for a name, in octets.
 fn of(certificates: &Certificates, name: Option<&str>) -> Vec<u8> {
-    certificates.loaded.load().of(name).cert[0].to_vec()
+    certificates.loaded.load().choose(name).cert[0].to_vec()
+}
+
+/// How many changes were of use, and how many were not.
+fn counts(certificates: &Certificates) -> [u64; 2] {
+    [&certificates.counts.reloaded, &certificates.counts.failed].map(SharedCounter::get)
 }
 
 #[test]
@@ -32,9 +28,9 @@ fn names_choose() {
         write(dir.path(), "wild", &["*.example.net"]),
         write(dir.path(), "other", &["a.example.org"]),
     ];
-    let certificates = Certificates::new(&files, true).unwrap().unwrap();
+    let certificates = Certificates::new(&files, true, None).unwrap().unwrap();
     let [first, wild, other] = files.each_ref().map(|it| {
-        let alone = Certificates::new(std::slice::from_ref(it), true).unwrap().unwrap();
+        let alone = Certificates::new(std::slice::from_ref(it), true, None).unwrap().unwrap();
         of(&alone, None)
     });
     for (name, expected) in [
@@ -48,16 +44,15 @@ fn names_choose() {
     ] {
         assert_eq!(of(&certificates, name), *expected, "{name:?}");
     }
-    assert!(Certificates::new(&[], true).unwrap().is_none());
+    assert!(Certificates::new(&[], true, None).unwrap().is_none());
 }
 
 #[test]
 fn changed_files_are_read_once_they_rest() {
     let dir = TempDir::new().unwrap();
     let files = [write(dir.path(), "one", &["a.example"])];
-    let certificates = Certificates::new(&files, true).unwrap().unwrap();
-    let counts =
-        || [&certificates.reloaded, &certificates.failed].map(|it| it.load(Ordering::Relaxed));
+    let certificates = Certificates::new(&files, true, None).unwrap().unwrap();
+    let counts = || counts(&certificates);
     let old = of(&certificates, None);
     certificates.look();
     certificates.look();
@@ -89,14 +84,65 @@ fn changed_files_are_read_once_they_rest() {
 }
 
 #[test]
+fn one_of_no_use_does_not_hold_up_others() {
+    let dir = TempDir::new().unwrap();
+    let files = ["one", "two"].map(|it| write(dir.path(), it, &[&format!("{it}.example")]));
+    let certificates = Certificates::new(&files, true, None).unwrap().unwrap();
+    let held = || ["one.example", "two.example"].map(|it| of(&certificates, Some(it)));
+    let [one, two] = held();
+    let look = || (0..3).for_each(|_| certificates.look());
+    fs::write(&files[0].certificate, "nothing").unwrap();
+    look();
+    write(dir.path(), "two", &["two.example", "new.example"]);
+    look();
+    let [same, new] = held();
+    assert!(same == one && new != two);
+    assert_eq!(of(&certificates, Some("new.example")), new);
+    assert_eq!(counts(&certificates), [1, 1]);
+    // Other settings go on counting.
+    let later = Certificates::new(&files[1..], true, Some(&certificates)).unwrap().unwrap();
+    assert_eq!(counts(&later), [1, 1]);
+}
+
+#[test]
+fn a_file_with_its_old_time_and_size_is_read() {
+    let dir = TempDir::new().unwrap();
+    let files = [write(dir.path(), "one", &["a.example"])];
+    let certificates = Certificates::new(&files, true, None).unwrap().unwrap();
+    let before = fs::metadata(&files[0].certificate).unwrap();
+    // In place, as `cp --preserve` and rsync write it.
+    let octets = fs::read(&files[0].certificate).unwrap();
+    fs::write(&files[0].certificate, vec![b'x'; octets.len()]).unwrap();
+    let file = fs::File::options().write(true).open(&files[0].certificate).unwrap();
+    file.set_modified(before.modified().unwrap()).unwrap();
+    let after = file.metadata().unwrap();
+    assert_eq!((after.len(), after.mtime_nsec()), (before.len(), before.mtime_nsec()));
+    (0..3).for_each(|_| certificates.look());
+    assert_eq!(counts(&certificates), [0, 1]);
+}
+
+#[test]
+fn looks_do_not_wait_for_each_other() {
+    let dir = TempDir::new().unwrap();
+    let files = [write(dir.path(), "one", &["a.example"])];
+    let certificates = Certificates::new(&files, true, None).unwrap().unwrap();
+    fs::write(&files[0].certificate, "nothing").unwrap();
+    let first = certificates.watched.lock().unwrap();
+    // It would never end if it waited.
+    (0..3).for_each(|_| certificates.look());
+    drop(first);
+    assert_eq!(counts(&certificates), [0, 0]);
+}
+
+#[test]
 fn a_first_reading_that_fails_says_where() {
     let dir = TempDir::new().unwrap();
     let one = write(dir.path(), "one", &["a.example"]);
     let other = write(dir.path(), "other", &["a.example"]);
     let mixed = Tls { key: other.key, ..one.clone() };
-    let error = Certificates::new(&[one.clone(), mixed], true).unwrap_err().to_string();
+    let error = Certificates::new(&[one.clone(), mixed], true, None).unwrap_err().to_string();
     assert!(error.contains("one.pem"), "{error}");
     fs::write(&one.certificate, "nothing").unwrap();
-    let error = Certificates::new(&[one], true).unwrap_err().to_string();
+    let error = Certificates::new(&[one], true, None).unwrap_err().to_string();
     assert!(error.contains("one.pem: no certificate in it"), "{error}");
 }
