@@ -46,7 +46,7 @@ pub(crate) fn dns64(config: &Config, local: &[IpNet]) -> Result<Option<dns64::Se
         listen: dns64.listen.clone(),
         listen_tls: dns64.listen_tls.clone(),
         listen_https: dns64.listen_https.clone(),
-        tls: dns64.tls().map(|(certificate, key)| dns64::Tls {
+        tls: dns64.tls().map(|(certificate, key)| dns64::Files {
             certificate: certificate.clone(),
             key: key.clone(),
         }),

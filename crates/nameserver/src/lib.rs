@@ -29,6 +29,7 @@ mod unread;
 mod worker;
 
 pub use error::Error;
+pub use fordway_certificates::Files;
 pub use fordway_counters::dns64::{Dropped, Rcodes, Stats};
 pub use server::{Bound, Caches, Server};
-pub use settings::{Cookies, Limits, Rate, Settings, Tls};
+pub use settings::{Cookies, Limits, Rate, Settings};

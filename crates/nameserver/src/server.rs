@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::spawn_local;
@@ -15,7 +16,6 @@ use super::settings::Settings;
 use super::shared::{Active, Shared};
 use super::sockets::{self, Pair};
 use super::stream;
-use super::tls::LOOK;
 use super::worker::{Transport, Worker};
 use fordway_counters::dns64::Stats;
 use fordway_resolver::{Resolver, Selection};
@@ -225,13 +225,16 @@ async fn serve(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
     }
 }
 
+/// How often to look at the files of the certificate.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Looks at the certificate's files from time to time; never ends.
 async fn watch_certificate(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(LOOK).await;
-        let certificate = shared.active.load().certificate.clone();
-        if let Some(certificate) = certificate {
-            let _ = tokio::task::spawn_blocking(move || certificate.look()).await;
+        let tls = shared.active.load().tls.clone();
+        if let Some(tls) = tls {
+            let _ = tokio::task::spawn_blocking(move || tls.certificates.look()).await;
         }
     }
 }

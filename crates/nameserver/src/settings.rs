@@ -5,6 +5,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fordway_certificates::Files;
 use fordway_dns64::Policies;
 
 use fordway_resolver as upstream;
@@ -20,8 +21,8 @@ pub struct Settings {
     pub listen_tls: Vec<SocketAddr>,
     /// Where to listen for DNS over HTTPS (RFC 8484), path `/dns-query`.
     pub listen_https: Vec<SocketAddr>,
-    /// The certificate for both.
-    pub tls: Option<Tls>,
+    /// The certificate for both, read again when its files change.
+    pub tls: Option<Files>,
     /// Threads, each with sockets of its own. Needs a new server when it changes.
     pub threads: NonZeroUsize,
     /// Whom to ask, and how. As long as this stays the same, a reload keeps cached upstream data.
@@ -43,15 +44,6 @@ pub struct Settings {
     pub udp_size: u16,
     /// Other limits.
     pub limits: Limits,
-}
-
-/// A certificate and its key, read again when their files change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tls {
-    /// The certificate, and those that lead to a known authority, in PEM.
-    pub certificate: PathBuf,
-    /// Its key, in PEM.
-    pub key: PathBuf,
 }
 
 /// Whether there are server cookies, and with which secret they are made.

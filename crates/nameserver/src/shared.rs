@@ -13,7 +13,9 @@ use super::error::Error;
 use super::rate::Limiter;
 use super::settings::{Cookies, Rate, Settings};
 use super::stats::Counters;
-use super::tls::Certificate;
+use super::tls::Tls;
+use fordway_certificates::Counts;
+use fordway_counters::SharedCounter;
 use fordway_counters::dns64::Stats;
 use fordway_resolver::Resolver;
 use fordway_resolver::shares::Shares;
@@ -39,7 +41,7 @@ pub(super) struct Active {
     /// What server cookies are made with.
     pub(super) cookies: Option<Arc<Secrets>>,
     /// For clients that speak TLS.
-    pub(super) certificate: Option<Arc<Certificate>>,
+    pub(super) tls: Option<Arc<Tls>>,
 }
 
 impl Active {
@@ -59,8 +61,9 @@ impl Active {
         let ready = ReadyCache::new(settings.cache_octets);
         let cookies = cookies(&settings.cookies, before)?;
         // A reload reads the files again, whether they have changed or not.
-        let certificate = settings.tls.as_ref().map(Certificate::new).transpose()?.map(Arc::new);
-        Ok(Active { generation, settings, resolver, ready, limiter, cookies, certificate })
+        let tls = before.and_then(|it| it.tls.as_deref());
+        let tls = Tls::new(settings.tls.as_ref(), tls)?.map(Arc::new);
+        Ok(Active { generation, settings, resolver, ready, limiter, cookies, tls })
     }
 }
 
@@ -163,12 +166,12 @@ impl Shared {
 
     pub(super) fn stats(&self) -> Stats {
         let active = self.active.load();
-        let certificate = |of: fn(&Certificate) -> &AtomicU64| {
-            active.certificate.as_ref().map_or(0, |it| of(it).load(Ordering::Relaxed))
+        let certificates = |of: fn(&Counts) -> &SharedCounter| {
+            active.tls.as_ref().map_or(0, |it| of(&it.certificates.counts).get())
         };
         let mut stats = Stats {
-            certificates_reloaded: certificate(|it| &it.reloaded),
-            certificates_failed: certificate(|it| &it.failed),
+            certificates_reloaded: certificates(|it| &it.reloaded),
+            certificates_failed: certificates(|it| &it.failed),
             connections: self.connections.count() as u64,
             waiting: self.queries.count() as u64,
             upstream: active.resolver.stats(),

@@ -54,7 +54,7 @@ fn admit(stream: TcpStream, peer: SocketAddr, transport: Transport, worker: &Rc<
     };
     worker.counters().connections_accepted.add(1);
     let idle = limits.idle;
-    let certificate = active.certificate.clone();
+    let tls = active.tls.clone();
     let worker = Rc::clone(worker);
     spawn_local(async move {
         let _ticket = ticket;
@@ -65,8 +65,8 @@ fn admit(stream: TcpStream, peer: SocketAddr, transport: Transport, worker: &Rc<
             let (read, write) = stream.into_split();
             return serve(read, write, client, network, idle, worker).await;
         }
-        let Some(certificate) = certificate else { return };
-        let handshake = timeout(idle, certificate.acceptor(transport).accept(stream)).await;
+        let Some(tls) = tls else { return };
+        let handshake = timeout(idle, tls.acceptor(transport).accept(stream)).await;
         let Ok(Ok(stream)) = handshake else {
             worker.counters().handshakes_failed.add(1);
             return;

@@ -152,7 +152,8 @@ impl Worker {
                 Some(query) if self.slips() => {
                     counters.limited.add(1);
                     // A client that sends this cookie back, or retries by TCP, is not limited.
-                    let how = if extras.cookie.is_some() { Brief::BadCookie } else { Brief::Truncated };
+                    let how =
+                        if extras.cookie.is_some() { Brief::BadCookie } else { Brief::Truncated };
                     brief(&query, extras, how, out);
                 }
                 _ => counters.dropped.limited.add(1),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
-use fordway_nameserver::{Limits, Server, Settings, Tls};
-use fordway_testhost::{PATIENCE, poll};
+use fordway_nameserver::{Files, Limits, Server, Settings};
+use fordway_testhost::{PATIENCE, certificates, poll};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
@@ -22,13 +22,10 @@ use super::world::*;
 
 const NAME: &str = "dns.example";
 
-/// Writes a certificate and its key.
-fn certify(folder: &Path, name: &str) {
-    let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
-    let files = [("dns.pem", made.cert.pem()), ("dns.key", made.signing_key.serialize_pem())];
-    for (file, text) in files {
-        std::fs::write(folder.join(file), text).expect("written");
-    }
+/// Writes a certificate and its key, in the place of those that were there.
+fn certify(folder: &Path, name: &str) -> Files {
+    let [certificate, key] = certificates::write(folder, "dns", &[name]);
+    Files { certificate, key }
 }
 
 /// A server by TLS and HTTPS on ports of loopback.
@@ -41,11 +38,9 @@ struct World {
 impl World {
     fn new(limits: Limits) -> World {
         let folder = TempDir::new().expect("a folder");
-        certify(folder.path(), NAME);
+        let tls = certify(folder.path(), NAME);
         let upstream = Upstream::start();
         let any = vec!["127.0.0.1:0".parse().expect("an address")];
-        let file = |name: &str| folder.path().join(name);
-        let tls = Tls { certificate: file("dns.pem"), key: file("dns.key") };
         let server = serve(&Settings {
             listen_tls: any.clone(),
             listen_https: any,

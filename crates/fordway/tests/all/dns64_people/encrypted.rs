@@ -1,24 +1,10 @@
 //! DNS over TLS and over HTTPS, by kdig and curl.
 
-use std::path::Path;
-
-use fordway_testhost::{can_use_tun, has_programs, poll};
+use fordway_testhost::{can_use_tun, certificates, has_programs, poll};
 
 use super::world::say;
 use crate::common::dns::Zone;
 use crate::common::resolver::{PREFIX, Site};
-
-/// A certificate for `name` and its key, written as one would: the new files in the place of the old ones.
-fn certify(folder: &Path, name: &str) {
-    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
-    for (file, text) in
-        [("dns.pem", made.cert.pem()), ("dns.key", made.signing_key.serialize_pem())]
-    {
-        let fresh = folder.join(format!("{file}.new"));
-        std::fs::write(&fresh, text).unwrap();
-        std::fs::rename(fresh, folder.join(file)).unwrap();
-    }
-}
 
 #[test]
 fn kdig_and_curl_ask_by_tls_and_by_https() {
@@ -32,13 +18,12 @@ fn kdig_and_curl_ask_by_tls_and_by_https() {
     }
     let _upstream = site.upstream(zone);
     let folder = site.run.path();
-    certify(folder, "dns.example");
-    let ca = folder.join("dns.pem");
+    let [ca, key] = certificates::write(folder, "dns", &["dns.example"]);
     let ca = ca.display();
     let rest = format!(
         "listen_tls = [\"2001:db8:1::1\"]\nlisten_https = [\"2001:db8:1::1\"]\n\
          certificate = \"{ca}\"\nkey = \"{}\"",
-        folder.join("dns.key").display()
+        key.display()
     );
     let daemon = site.start(PREFIX, &rest);
     let v6 = format!("{PREFIX}c000:201");
@@ -84,7 +69,7 @@ fn kdig_and_curl_ask_by_tls_and_by_https() {
     assert_eq!(status["dns64"]["listen_https"][0], "[2001:db8:1::1]:443");
 
     // The files change, and nobody says so.
-    certify(folder, "other.example");
+    certificates::write(folder, "dns", &["other.example"]);
     let shown = || {
         let line = "openssl s_client -connect [2001:db8:1::1]:853 -alpn dot";
         String::from_utf8_lossy(&site.client.try_run(line).stdout).into_owned()
