@@ -145,7 +145,9 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
             || drafts.translators.iter().any(unread)
             || drafts.trt.iter().any(|draft| draft.value.pool6.is_empty());
         dns64::check::dns64(draft, &prefixes, unread, sink);
-        for listen in draft.at.each("listen", &draft.value.listen) {
+        let dns64::Dns64 { listen, listen_tls, listen_https, .. } = &draft.value;
+        let all = [("listen", listen), ("listen_tls", listen_tls), ("listen_https", listen_https)];
+        for listen in all.into_iter().flat_map(|(key, listen)| draft.at.each(key, listen)) {
             let taken = |it: &&SocketAddr| dns64::check::same_place(**it, *listen.get_ref());
             if let Some(metrics) = metrics.iter().find(taken) {
                 let message =
@@ -163,7 +165,8 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
         uplinks: complete().filter_map(|it| it.clat()?.uplink.as_ref()).collect(),
     };
     advertise::check::advertise(&drafts.advertise, &surroundings, sink);
-    let dns64 = drafts.dns64.iter().flat_map(|it| &it.value.listen).map(|it| (*it, "[dns64]"));
+    let dns64 = drafts.dns64.iter().flat_map(|it| it.value.connections());
+    let dns64 = dns64.map(|it| (*it, "[dns64]"));
     let metrics = metrics.iter().map(|it| (*it, "[metrics]"));
     let taken: Vec<_> = dns64.chain(metrics).collect();
     proxy::check::proxies(&drafts.proxies, &taken, sink);

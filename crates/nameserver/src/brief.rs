@@ -3,9 +3,8 @@
 use fordway_dns64::Ede;
 use hickory_proto::op::ResponseCode;
 
-use super::cookie::COOKIE;
-use super::query::{HEADER, OPTION_COOKIE, Query};
-use super::ready::add_option;
+use super::extras::Extras;
+use super::query::{HEADER, Query};
 
 const QR: u16 = 0x8000;
 const TC: u16 = 0x0200;
@@ -47,13 +46,7 @@ impl Brief {
     }
 
     /// Appends the answer; `size` is the size of datagrams that this server takes.
-    pub(super) fn write(
-        self,
-        query: &Query<'_>,
-        cookie: Option<[u8; COOKIE]>,
-        size: u16,
-        out: &mut Vec<u8>,
-    ) {
+    pub(super) fn write(self, query: &Query<'_>, extras: Extras, size: u16, out: &mut Vec<u8>) {
         let ede: Option<(u16, &str)> = match self {
             Brief::Prohibited => Some((Ede::PROHIBITED, "")),
             Brief::Overload => Some((Ede::OTHER, "too many queries under way")),
@@ -62,6 +55,7 @@ impl Brief {
         let cut = if self == Brief::Truncated { TC } else { 0 };
         let flags = QR | cut | RA | query.repeated_flags() | (self.rcode() & LOW_RCODE);
         let additional = u16::from(query.edns.is_some());
+        let start = out.len();
         let questions = u16::from(!query.question.is_empty());
         out.reserve(HEADER + query.question.len() + 80);
         for word in [query.id, flags, questions, 0, 0, additional] {
@@ -85,9 +79,7 @@ impl Brief {
                 out.extend_from_slice(text.as_bytes());
             }
         }
-        if let Some(cookie) = cookie {
-            add_option(opt, OPTION_COOKIE, &cookie, out);
-        }
+        extras.write(start, opt, out);
     }
 }
 
@@ -97,6 +89,7 @@ mod tests {
     use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
     use hickory_proto::rr::{Name, RecordType};
 
+    use super::super::cookie::COOKIE;
     use super::*;
 
     fn answer(brief: Brief, edns: bool) -> Message {
@@ -114,8 +107,8 @@ mod tests {
         }
         let query = query.to_vec().unwrap();
         let mut out = Vec::new();
-        let cookie = edns.then_some([7; COOKIE]);
-        brief.write(&Query::read(&query).unwrap(), cookie, 1232, &mut out);
+        let extras = Extras { cookie: Some([7; COOKIE]), pads: false };
+        brief.write(&Query::read(&query).unwrap(), extras, 1232, &mut out);
         Message::from_vec(&out).unwrap()
     }
 

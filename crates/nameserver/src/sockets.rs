@@ -45,6 +45,21 @@ pub(super) fn open(
     result
 }
 
+/// Listeners of one address for connections alone, one for each thread, and the address.
+pub(super) fn open_streams(
+    address: SocketAddr,
+    threads: NonZeroUsize,
+) -> Result<(SocketAddr, Vec<TcpListener>), Error> {
+    let fails = |source| Error::Listen { address, transport: "TCP", source };
+    let first = tcp(address).map_err(fails)?;
+    let chosen = first.local_addr().map_err(fails)?;
+    let mut all = vec![first];
+    for _ in 1..threads.get() {
+        all.push(tcp(chosen).map_err(fails)?);
+    }
+    Ok((chosen, all))
+}
+
 fn open_once(address: SocketAddr, threads: NonZeroUsize) -> Result<(SocketAddr, Vec<Pair>), Error> {
     let fails = |transport| move |source| Error::Listen { address, transport, source };
     // TCP chooses the port: of UDP sockets with SO_REUSEPORT, the system gives two servers the same one.

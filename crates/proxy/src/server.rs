@@ -207,7 +207,8 @@ async fn serve(shared: Arc<Shared>, index: usize, listeners: Vec<tokio::net::Tcp
             }
             _ = sweep.tick() => {
                 worker.sweep();
-                if let Some(certificates) = worker.active().tls.clone().filter(|_| index == 0) {
+                if let Some(tls) = worker.active().tls.as_ref().filter(|_| index == 0) {
+                    let certificates = Arc::clone(&tls.certificates);
                     spawn_blocking(move || certificates.look());
                 }
             }

@@ -13,7 +13,8 @@ use super::routes::Routes;
 use super::settings::{Mode, Settings};
 use super::site::Site;
 use super::stats::Counters;
-use super::tls::{Certificates, Counts};
+use super::tls::Tls;
+use fordway_certificates::Counts;
 use fordway_counters::SharedCounter;
 use fordway_counters::proxy::Stats;
 use fordway_serve::Tally;
@@ -28,7 +29,7 @@ pub(super) struct Active {
     pub(super) names: Names,
     pub(super) site: Site,
     pub(super) routes: Routes,
-    pub(super) tls: Option<Arc<Certificates>>,
+    pub(super) tls: Option<Tls>,
     pub(super) log: Option<Arc<AccessLog>>,
     /// The proxy's name in Via and Proxy-Status.
     pub(super) own: String,
@@ -49,8 +50,7 @@ impl Active {
     /// The first settings of a proxy, or those that follow on `before` in its threads.
     pub(super) fn new(settings: Settings, before: Option<&Active>) -> Result<Active, Error> {
         let names = Names::new(settings.resolver.as_ref(), before.map(|it| &it.names))?;
-        let certificates = before.and_then(|it| it.tls.as_deref());
-        let tls = Certificates::new(&settings.tls, settings.http2, certificates)?.map(Arc::new);
+        let tls = Tls::new(&settings.tls, settings.http2, before.and_then(|it| it.tls.as_ref()))?;
         let log = match (&settings.log, before.and_then(|it| it.log.as_ref())) {
             (None, _) => None,
             (Some(wanted), Some(open)) if wanted == open.settings() => {
@@ -125,7 +125,7 @@ impl Shared {
         let active = self.active.load();
         let is_checked = active.settings.mode.backend().is_some_and(|it| it.check.is_some());
         let certificates = |of: fn(&Counts) -> &SharedCounter| {
-            active.tls.as_ref().map_or(0, |it| of(&it.counts).get())
+            active.tls.as_ref().map_or(0, |it| of(&it.certificates.counts).get())
         };
         let mut stats = Stats {
             name: active.settings.name.clone(),

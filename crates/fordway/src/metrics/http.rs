@@ -171,7 +171,10 @@ where
 {
     let guards = served.access.now();
     let Some(tls) = &guards.tls else { return exchange(stream, served, &guards).await };
-    match tokio::time::timeout(HEAD, tls.accept(stream)).await {
+    // Changed files count from a later connection on, once they rest: a disk holds up nobody.
+    let certificates = Arc::clone(&tls.certificates);
+    tokio::task::spawn_blocking(move || certificates.look());
+    match tokio::time::timeout(HEAD, tls.acceptor.accept(stream)).await {
         Ok(Ok(stream)) => exchange(stream, served, &guards).await,
         Ok(Err(error)) => debug!("metrics: {error}"),
         Err(_) => debug!("metrics: a client took too long for TLS"),

@@ -3,6 +3,7 @@ use std::sync::Barrier;
 use hickory_proto::op::{Message, MessageType, OpCode};
 use hickory_proto::rr::{Name, RecordType};
 
+use super::super::extras::Extras;
 use super::super::query::HEADER;
 use super::super::ready::{Asked, Form};
 use super::*;
@@ -180,7 +181,7 @@ fn threads_share_it() {
                     let key = key(0, &asked);
                     let mut out = Vec::new();
                     let write = |ready: &Ready| {
-                        let query = Asked { id: 1, question: &[], cookie: None };
+                        let query = Asked { id: 1, question: &[], extras: Extras::default() };
                         ready.write(&query, Form::Stream(None), 0, &mut out);
                     };
                     match cache.read(&key, 0, write) {

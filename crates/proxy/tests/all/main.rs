@@ -1,7 +1,6 @@
 //! The proxy with raw octets on both sides.
 
 mod bodies;
-mod certificate;
 mod certificates;
 mod checks;
 mod clients;

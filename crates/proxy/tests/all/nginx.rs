@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output};
 
-use fordway_proxy::Tls;
-use fordway_testhost::poll;
+use fordway_proxy::Files;
+use fordway_testhost::{certificates, poll};
 use tempfile::TempDir;
 
 /// A running nginx; it ends with this.
@@ -42,9 +42,9 @@ impl Nginx {
 }
 
 /// Writes a certificate of its own authority for names, and its key, in the place of those that were there.
-pub(crate) fn certificate(folder: &Path, file: &str, names: &[&str]) -> Tls {
-    let [certificate, key] = super::certificate::write(folder, file, names);
-    Tls { certificate, key }
+pub(crate) fn certificate(folder: &Path, file: &str, names: &[&str]) -> Files {
+    let [certificate, key] = certificates::write(folder, file, names);
+    Files { certificate, key }
 }
 
 /// A program with its arguments, without input.

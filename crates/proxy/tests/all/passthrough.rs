@@ -121,7 +121,7 @@ fn nginx_serves_clients_that_people_use() {
         let folder = tempfile::tempdir().unwrap();
         let [a, b] =
             ["a", "b"].map(|it| certificate(folder.path(), it, &[&format!("{it}.example")]));
-        let server = |name: &str, tls: &fordway_proxy::Tls, port: u16| {
+        let server = |name: &str, tls: &fordway_proxy::Files, port: u16| {
             let (certificate, key) = (tls.certificate.display(), tls.key.display());
             format!(
                 "server {{ listen [::1]:{port} ssl http2 proxy_protocol; ssl_certificate {certificate}; \

@@ -11,24 +11,24 @@ use arc_swap::ArcSwap;
 use fordway_counters::SharedCounter;
 use tokio_rustls::TlsAcceptor;
 
-use super::super::error::Error;
-use super::super::settings::Tls;
-use super::{Certificate, Loaded, acceptor_of, bad, read};
+use super::{Certificate, Error, Files, Loaded, bad, config, read};
 
-/// The certificates of a proxy. Connections take those that are loaded when they begin.
-pub(in super::super) struct Certificates {
-    files: Vec<Tls>,
+/// The certificates of a server. Connections take those that are loaded when they begin.
+pub struct Certificates {
+    files: Vec<Files>,
     loaded: Arc<ArcSwap<Loaded>>,
-    pub(in super::super) acceptor: TlsAcceptor,
     watched: Mutex<Vec<Watched>>,
-    pub(in super::super) counts: Arc<Counts>,
+    /// What became of changes.
+    pub counts: Arc<Counts>,
 }
 
 /// How often files have changed, from the first settings with certificates on.
 #[derive(Debug, Default)]
-pub(in super::super) struct Counts {
-    pub(in super::super) reloaded: SharedCounter,
-    pub(in super::super) failed: SharedCounter,
+pub struct Counts {
+    /// Those that are in use.
+    pub reloaded: SharedCounter,
+    /// Those that were of no use.
+    pub failed: SharedCounter,
 }
 
 impl fmt::Debug for Certificates {
@@ -52,54 +52,60 @@ struct Watched {
 type Stamp = Option<(u64, u64, u64, [i64; 4])>;
 
 impl Certificates {
-    /// Reads certificates; `None`: there are none in the settings. Goes on with the counts of `before`.
-    pub(in super::super) fn new(
-        files: &[Tls],
-        http2: bool,
-        before: Option<&Certificates>,
-    ) -> Result<Option<Self>, Error> {
-        let watch = |tls: &Tls| {
-            let seen = stamps(tls);
-            Ok(Watched { certificate: read(tls)?, read: seen, seen })
+    /// Reads certificates; `None`: there are none. Goes on with the counts of `before`. A client that asks for no name, or
+    /// for one that no certificate has, gets the first.
+    ///
+    /// # Errors
+    /// The file that is of no use, and why.
+    pub fn new(files: &[Files], before: Option<&Certificates>) -> Result<Option<Self>, Error> {
+        let watch = |files: &Files| {
+            let seen = stamps(files);
+            Ok(Watched { certificate: read(files)?, read: seen, seen })
         };
         let watched = files.iter().map(watch).collect::<Result<Vec<_>, Error>>()?;
         let Some(loaded) = Loaded::of(&watched) else { return Ok(None) };
-        let loaded = Arc::new(ArcSwap::from_pointee(loaded));
-        let first = files.first().map_or(Path::new(""), |it| &it.certificate);
-        let acceptor = acceptor_of(&loaded, http2).map_err(|error| bad(first, error))?;
         Ok(Some(Certificates {
             files: files.to_vec(),
-            loaded,
-            acceptor,
+            loaded: Arc::new(ArcSwap::from_pointee(loaded)),
             watched: Mutex::new(watched),
             counts: before.map_or_else(Arc::default, |it| Arc::clone(&it.counts)),
         }))
     }
 
+    /// What accepts connections of clients that speak one of these protocols (ALPN), the first before the others.
+    ///
+    /// # Errors
+    /// The first certificate, and why it can't be used.
+    pub fn acceptor(&self, protocols: &[&str]) -> Result<TlsAcceptor, Error> {
+        let first = self.files.first().map_or(Path::new(""), |it| &it.certificate);
+        let config = config(&self.loaded, protocols).map_err(|error| bad(first, error))?;
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+
     /// Looks at the files, and reads those that have changed and were the same at the last look: a certificate and its
     /// key may be written one after the other. If they are of no use, what was read of them before stays, and the log says
     /// why; others are not held up by them. It waits for disks; while another look does, it does nothing.
-    pub(in super::super) fn look(&self) {
+    pub fn look(&self) {
         let mut watched = match self.watched.try_lock() {
             Ok(watched) => watched,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
         let mut is_new = false;
-        for (tls, it) in self.files.iter().zip(watched.iter_mut()) {
-            let now = stamps(tls);
+        for (files, it) in self.files.iter().zip(watched.iter_mut()) {
+            let now = stamps(files);
             let rests = now == it.seen;
             it.seen = now;
             if now == it.read || !rests {
                 continue;
             }
             it.read = now;
-            match read(tls) {
+            match read(files) {
                 Ok(certificate) => {
                     it.certificate = certificate;
                     is_new = true;
                     self.counts.reloaded.count();
-                    tracing::info!("{} has changed and is in use", tls.certificate.display());
+                    tracing::info!("{} has changed and is in use", files.certificate.display());
                 }
                 Err(error) => {
                     self.counts.failed.count();
@@ -130,8 +136,8 @@ impl Loaded {
     }
 }
 
-fn stamps(tls: &Tls) -> [Stamp; 2] {
-    [&tls.certificate, &tls.key].map(|path| {
+fn stamps(files: &Files) -> [Stamp; 2] {
+    [&files.certificate, &files.key].map(|path| {
         let it = fs::metadata(path).ok()?;
         let times = [it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec()];
         Some((it.dev(), it.ino(), it.size(), times))

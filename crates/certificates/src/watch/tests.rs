@@ -1,13 +1,11 @@
+use fordway_testhost::certificates;
 use tempfile::TempDir;
 
 use super::*;
 
-#[path = "../../../tests/all/certificate.rs"]
-mod certificate;
-
-fn write(folder: &Path, file: &str, names: &[&str]) -> Tls {
-    let [certificate, key] = certificate::write(folder, file, names);
-    Tls { certificate, key }
+fn write(folder: &Path, file: &str, names: &[&str]) -> Files {
+    let [certificate, key] = certificates::write(folder, file, names);
+    Files { certificate, key }
 }
 
 /// The certificate for a name, in octets.
@@ -28,9 +26,9 @@ fn names_choose() {
         write(dir.path(), "wild", &["*.example.net"]),
         write(dir.path(), "other", &["a.example.org"]),
     ];
-    let certificates = Certificates::new(&files, true, None).unwrap().unwrap();
+    let certificates = Certificates::new(&files, None).unwrap().unwrap();
     let [first, wild, other] = files.each_ref().map(|it| {
-        let alone = Certificates::new(std::slice::from_ref(it), true, None).unwrap().unwrap();
+        let alone = Certificates::new(std::slice::from_ref(it), None).unwrap().unwrap();
         of(&alone, None)
     });
     for (name, expected) in [
@@ -44,14 +42,14 @@ fn names_choose() {
     ] {
         assert_eq!(of(&certificates, name), *expected, "{name:?}");
     }
-    assert!(Certificates::new(&[], true, None).unwrap().is_none());
+    assert!(Certificates::new(&[], None).unwrap().is_none());
 }
 
 #[test]
 fn changed_files_are_read_once_they_rest() {
     let dir = TempDir::new().unwrap();
     let files = [write(dir.path(), "one", &["a.example"])];
-    let certificates = Certificates::new(&files, true, None).unwrap().unwrap();
+    let certificates = Certificates::new(&files, None).unwrap().unwrap();
     let counts = || counts(&certificates);
     let old = of(&certificates, None);
     certificates.look();
@@ -87,7 +85,7 @@ fn changed_files_are_read_once_they_rest() {
 fn one_of_no_use_does_not_hold_up_others() {
     let dir = TempDir::new().unwrap();
     let files = ["one", "two"].map(|it| write(dir.path(), it, &[&format!("{it}.example")]));
-    let certificates = Certificates::new(&files, true, None).unwrap().unwrap();
+    let certificates = Certificates::new(&files, None).unwrap().unwrap();
     let held = || ["one.example", "two.example"].map(|it| of(&certificates, Some(it)));
     let [one, two] = held();
     let look = || (0..3).for_each(|_| certificates.look());
@@ -100,7 +98,7 @@ fn one_of_no_use_does_not_hold_up_others() {
     assert_eq!(of(&certificates, Some("new.example")), new);
     assert_eq!(counts(&certificates), [1, 1]);
     // Other settings go on counting.
-    let later = Certificates::new(&files[1..], true, Some(&certificates)).unwrap().unwrap();
+    let later = Certificates::new(&files[1..], Some(&certificates)).unwrap().unwrap();
     assert_eq!(counts(&later), [1, 1]);
 }
 
@@ -108,7 +106,7 @@ fn one_of_no_use_does_not_hold_up_others() {
 fn a_file_with_its_old_time_and_size_is_read() {
     let dir = TempDir::new().unwrap();
     let files = [write(dir.path(), "one", &["a.example"])];
-    let certificates = Certificates::new(&files, true, None).unwrap().unwrap();
+    let certificates = Certificates::new(&files, None).unwrap().unwrap();
     let before = fs::metadata(&files[0].certificate).unwrap();
     // In place, as `cp --preserve` and rsync write it.
     let octets = fs::read(&files[0].certificate).unwrap();
@@ -125,7 +123,7 @@ fn a_file_with_its_old_time_and_size_is_read() {
 fn looks_do_not_wait_for_each_other() {
     let dir = TempDir::new().unwrap();
     let files = [write(dir.path(), "one", &["a.example"])];
-    let certificates = Certificates::new(&files, true, None).unwrap().unwrap();
+    let certificates = Certificates::new(&files, None).unwrap().unwrap();
     fs::write(&files[0].certificate, "nothing").unwrap();
     let first = certificates.watched.lock().unwrap();
     // It would never end if it waited.
@@ -139,10 +137,10 @@ fn a_first_reading_that_fails_says_where() {
     let dir = TempDir::new().unwrap();
     let one = write(dir.path(), "one", &["a.example"]);
     let other = write(dir.path(), "other", &["a.example"]);
-    let mixed = Tls { key: other.key, ..one.clone() };
-    let error = Certificates::new(&[one.clone(), mixed], true, None).unwrap_err().to_string();
+    let mixed = Files { key: other.key, ..one.clone() };
+    let error = Certificates::new(&[one.clone(), mixed], None).unwrap_err().to_string();
     assert!(error.contains("one.pem"), "{error}");
     fs::write(&one.certificate, "nothing").unwrap();
-    let error = Certificates::new(&[one], true, None).unwrap_err().to_string();
+    let error = Certificates::new(&[one], None).unwrap_err().to_string();
     assert!(error.contains("one.pem: no certificate in it"), "{error}");
 }

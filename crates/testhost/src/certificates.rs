@@ -1,12 +1,14 @@
-//! Certificates for tests, those inside the crate among them.
+//! Certificates of their own authority.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rcgen::{CertificateParams, KeyPair};
 
-/// Writes a certificate for names, and its key, in the place of those that were there: `file`.pem and `file`.key.
-pub(crate) fn write(folder: &Path, file: &str, names: &[&str]) -> [PathBuf; 2] {
+/// Writes a certificate for names, and its key, as one would, whole in the place of those that were there: `file`.pem and
+/// `file`.key.
+#[allow(clippy::missing_panics_doc)]
+pub fn write(folder: &Path, file: &str, names: &[&str]) -> [PathBuf; 2] {
     let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
