@@ -1,8 +1,7 @@
 //! What an answer carries for its client alone, in the OPT record at its end.
 
 use super::cookie::COOKIE;
-use super::query::{OPTION_COOKIE, OPTION_PADDING};
-use super::ready::MAX_MESSAGE;
+use super::query::{MAX_MESSAGE, OPTION_COOKIE, OPTION_PADDING};
 
 /// Answers are padded to a multiple of this (RFC 8467 section 4.1).
 const PADDING_BLOCK: usize = 468;

@@ -21,8 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::query::least_ttl;
-use super::ready::MAX_MESSAGE;
+use super::query::{MAX_MESSAGE, least_ttl};
 use super::unread::{Octets, Unread};
 use super::worker::{Client, Worker};
 use fordway_serve::Network;

@@ -11,6 +11,8 @@ use hickory_proto::op::{Message, MessageType, OpCode};
 use hickory_proto::rr::Name;
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 
+/// Longest message (RFC 1035 section 4.2.2).
+pub(super) const MAX_MESSAGE: usize = 65_535;
 /// Length of the header (RFC 1035 section 4.1.1).
 pub(super) const HEADER: usize = 12;
 /// Longest name, in octets (RFC 1035 section 3.1).

@@ -5,12 +5,10 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
 
 use super::extras::{Extras, add_option};
-use super::query::{HEADER, OPTION_KEEPALIVE, Query};
+use super::query::{HEADER, MAX_MESSAGE, OPTION_KEEPALIVE, Query};
 
 /// Flag TC, in the third octet of a message.
 const TRUNCATED: u8 = 0x02;
-/// Longest message (RFC 1035 section 4.2.2).
-pub(super) const MAX_MESSAGE: usize = 65_535;
 /// What makes two octets a pointer to a name, and how far it reaches (RFC 1035 section 4.1.4).
 const POINTER: u16 = 0xc000;
 const POINTERS: u16 = 0x4000;

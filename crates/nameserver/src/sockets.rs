@@ -11,6 +11,17 @@ use socket2::Type;
 use super::error::Error;
 use fordway_serve::listen;
 
+/// How a query came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transport {
+    Udp,
+    Tcp,
+    /// RFC 7858.
+    Tls,
+    /// RFC 8484.
+    Https,
+}
+
 /// Room for datagrams that wait for a thread, in octets. The kernel counts some 800 for a query.
 const RECEIVE_ROOM: usize = 4 << 20;
 /// Octets of a connection that the kernel takes beyond those under way.

@@ -16,8 +16,9 @@ use tokio::time::timeout;
 
 use super::https;
 use super::query::HEADER;
+use super::sockets::Transport;
 use super::unread::{Octets, Unread};
-use super::worker::{Client, Transport, Worker};
+use super::worker::{Client, Worker};
 use fordway_serve::{Network, listen};
 
 /// Queries of one connection that may be under way; more are not read before answers have been taken.

@@ -7,7 +7,7 @@ use fordway_certificates::{Certificates, Files};
 use tokio_rustls::TlsAcceptor;
 
 use super::error::Error;
-use super::worker::Transport;
+use super::sockets::Transport;
 
 /// What accepts connections, with the certificate of this moment.
 pub(super) struct Tls {

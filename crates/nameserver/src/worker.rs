@@ -19,6 +19,7 @@ use super::query::{MIN_UDP_SIZE, Query};
 use super::ready::{Asked, Form, Ready};
 use super::resolve::{self, Made};
 use super::shared::{Active, Shared};
+use super::sockets::Transport;
 use super::stats::Counters;
 use fordway_resolver::shares::Place;
 use fordway_serve::Network;
@@ -43,17 +44,6 @@ pub(super) struct Worker {
 pub(super) struct Client {
     pub(super) address: IpAddr,
     pub(super) transport: Transport,
-}
-
-/// How it came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Transport {
-    Udp,
-    Tcp,
-    /// RFC 7858.
-    Tls,
-    /// RFC 8484.
-    Https,
 }
 
 /// A query whose answer is not there yet.

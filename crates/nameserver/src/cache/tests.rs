@@ -144,7 +144,7 @@ fn what_has_expired_goes_though_it_was_used() {
 #[test]
 fn an_answer_longer_than_a_shard_is_not_kept_and_evicts_nothing() {
     let cache = ReadyCache::new(0);
-    assert!(cache.share > super::super::ready::MAX_MESSAGE);
+    assert!(cache.share > super::super::query::MAX_MESSAGE);
     let small = ReadyCache { share: 100, ..ReadyCache::new(0) };
     keep(&small, 1, 5000, 0);
     assert_eq!(contents(&small).0, 0);

@@ -16,7 +16,8 @@ use tokio::task::LocalSet;
 
 use super::super::settings::{Cookies, Limits, Settings};
 use super::super::shared::{Active, Shared};
-use super::super::worker::{Client, Transport};
+use super::super::sockets::Transport;
+use super::super::worker::Client;
 use super::*;
 
 /// A server that has an address for every name, for 100 seconds; and how often it was asked for one.
