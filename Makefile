@@ -191,9 +191,12 @@ package-test-needs:
 systemd-needs:
 	@scripts/needs $(SYSTEMD_NEEDS)
 
-# Builds and installs below PREFIX. The configuration of an earlier installation stays.
+# Builds and installs below PREFIX. Makes the user that the services run as. The configuration of an earlier installation stays.
 install: $(PROFILE)
 	@$(MAKE) --no-print-directory install-files
+	@if [ -z "$(DESTDIR)" ] && command -v systemd-sysusers >/dev/null; then \
+		systemd-sysusers $(LIBDIR)/sysusers.d/fordway.conf && systemd-tmpfiles --create $(LIBDIR)/tmpfiles.d/fordway.conf; \
+	fi
 
 # Installs the programs of the folder PROGRAMS, and all that belongs to them, below DESTDIR and PREFIX.
 install-files:
@@ -227,7 +230,7 @@ install-files:
 	install -D -m 644 packaging/NetworkManager/ipv6-only-preferred.conf $(DOCDIR)/examples/NetworkManager-ipv6-only-preferred.conf
 	test -e $(DESTDIR)/etc/fordway/fordway.toml || install -m 644 packaging/fordway.toml $(DESTDIR)/etc/fordway/fordway.toml
 
-# Removes what `make install` has installed, but for the configuration.
+# Removes what `make install` has installed. Configuration, state and logs stay, and the user fordway, who owns some of them.
 uninstall:
 	rm -f $(BINDIR)/fordway $(BINDIR)/fordway-lab $(MANDIR)/fordway.1 $(MANDIR)/fordway-*.1 $(UNITDIR)/fordway.service $(UNITDIR)/fordway-clat.service
 	rm -f $(LIBDIR)/systemd/network/90-fordway-clat.network $(LIBDIR)/NetworkManager/conf.d/50-fordway-clat.conf

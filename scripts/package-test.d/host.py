@@ -1,8 +1,4 @@
-"""A Debian without systemd to install packages on, a gateway's network around it, and traffic through that.
-
-    client  c0 ──── g6  gateway  g4 ──── s0  server
-    2001:db8:6::2       the Debian       198.51.100.1 = 2001:db8:64::c633:6401
-"""
+"""A Debian without systemd to install packages on, the gateway's network (gateway.py) around it, and traffic through that."""
 
 import ctypes
 import glob
@@ -19,22 +15,13 @@ import threading
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "soak.d"))
+from gateway import NETWORK, NOT_OURS, SERVER4, SERVER6, SNAPSHOT, unanswered  # noqa: E402
 from topology import Failure, Namespace, run, wait_until  # noqa: E402
 
-SERVER6 = "2001:db8:64::c633:6401"
 CONNECTIONS = 50
 UNIT = "fordway.service"
-CONFIGURATION = """# Written by the operator.
-[[translator]]
-name = "nat64"
-mode = "nat64"
-engine = "kernel"
-pool6 = ["2001:db8:64::/96"]
-pool4 = ["192.0.2.1"]
-"""
-# What packages leave in every Debian: notes of dpkg, of its helpers and of man-db, copies of passwd and group.
-NOT_OURS = ("dev", "proc", "run", "sys", "tmp", "packages", "var/cache", "var/lib/apt", "var/lib/dpkg", "var/log/apt",
-            "var/log/dpkg.log", "etc/group-", "etc/gshadow-", "etc/passwd-", "etc/shadow-", "etc/.pwd.lock")
+# Folders that are no part of it, and notes of apt.
+LEFT_OUT = (*NOT_OURS, "dev", "proc", "run", "sys", "packages", "var/lib/apt")
 
 
 class Debian:
@@ -62,20 +49,7 @@ class Debian:
     def _build(self):
         tag = secrets.token_hex(3)
         self.client, self.gateway, self.server = self.namespaces = [Namespace(f"fwpkg-{tag}-{role}") for role in "cgs"]
-        self.gateway.run("ip", "link", "add", "g6", "type", "veth", "peer", "name", "c0", "netns", self.client.name)
-        self.gateway.run("ip", "link", "add", "g4", "type", "veth", "peer", "name", "s0", "netns", self.server.name)
-        for namespace, device, address in (
-            (self.client, "c0", "2001:db8:6::2/64"),
-            (self.gateway, "g6", "2001:db8:6::1/64"),
-            (self.gateway, "g4", "198.51.100.254/24"),
-            (self.server, "s0", "198.51.100.1/24"),
-        ):
-            namespace.run("sysctl", "-qw", f"net.ipv6.conf.{device}.accept_dad=0")
-            namespace.run("ip", "link", "set", "lo", "up")
-            namespace.run("ip", "link", "set", device, "up")
-            namespace.run("ip", "addr", "add", address, "dev", device, *(["nodad"] if ":" in address else []))
-        self.client.run("ip", "-6", "route", "add", "default", "via", "2001:db8:6::1")
-        self.server.run("ip", "route", "add", "192.0.2.0/24", "via", "198.51.100.254")
+        self.gateway.run("sh", "-c", NETWORK.format(client=self.client.name, server=self.server.name))
 
     def argv(self, *argv):
         return self.gateway.argv("chroot", self.root, *argv)
@@ -125,11 +99,11 @@ class Debian:
         return self.run("dpkg-query", "--show", "--showformat=${Version}", "fordway").stdout
 
     def files(self):
-        """What each file is, but for those of `NOT_OURS`."""
+        """What each file is, but for those of `LEFT_OUT`."""
         found = {}
         for folder, folders, names in os.walk(self.root):
             here = os.path.relpath(folder, self.root)
-            keep = lambda name: os.path.normpath(os.path.join(here, name)) not in NOT_OURS  # noqa: E731
+            keep = lambda name: os.path.normpath(os.path.join(here, name)) not in LEFT_OUT  # noqa: E731
             folders[:] = [name for name in folders if keep(name)]
             for name in filter(keep, folders + names):
                 path = os.path.join(folder, name)
@@ -145,10 +119,7 @@ class Debian:
 
     def network(self):
         """What of the gateway's network a daemon could have changed."""
-        commands = (("ip", "-o", "link"), ("ip", "-o", "addr"), ("ip", "-4", "rule"), ("ip", "-6", "rule"),
-                    ("ip", "-4", "route", "show", "table", "all"), ("ip", "-6", "route", "show", "table", "all"),
-                    ("nft", "list", "ruleset"), ("sysctl", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"))
-        return [line for command in commands for line in self.gateway.run(*command).stdout.splitlines()]
+        return self.gateway.run("sh", "-c", SNAPSHOT).stdout.splitlines()
 
     def pins(self):
         return glob.glob(f"{self.root}/sys/fs/bpf/fordway/*/*")
@@ -188,7 +159,7 @@ class Traffic:
     """Connections from the client to the server, and pings beside them."""
 
     def __init__(self, host):
-        self.server = subprocess.Popen(host.server.argv(sys.executable, f"{HERE}/peer.py", "server", "198.51.100.1"),
+        self.server = subprocess.Popen(host.server.argv(sys.executable, f"{HERE}/peer.py", "server", SERVER4),
                                        stdout=subprocess.PIPE, text=True)
         port = self.server.stdout.readline().strip()
         self.ping = subprocess.Popen(host.client.argv("ping", "-n", "-q", "-i", "0.02", "-W", "10", SERVER6),
@@ -218,9 +189,8 @@ class Traffic:
         self.reader.join(10)
         self.ping.send_signal(2)
         text = self.ping.communicate(timeout=60)[0]
-        words = next(line for line in text.splitlines() if "packets transmitted" in line).split()
         self.close()
-        return self.failed, int(words[0]) - int(words[3])
+        return self.failed, unanswered(text)
 
     def close(self):
         for child in (self.client, self.ping, self.server):

@@ -60,7 +60,8 @@ def end_in_order():
         signal.signal(number, interrupt)
 
 
-def _die_with_parent():
+def die_with_parent():
+    """Of a child, before its program starts."""
     # So that nothing is left behind if the script itself is killed.
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     # Ctrl-C is for the script, which then ends its children in order.
@@ -144,7 +145,7 @@ class Topology:
 
     def start(self, namespace, *argv, **options):
         """Starts a process in a namespace; it is ended with the topology at the latest."""
-        child = subprocess.Popen(namespace.argv(*argv), preexec_fn=_die_with_parent, text=True, **options)
+        child = subprocess.Popen(namespace.argv(*argv), preexec_fn=die_with_parent, text=True, **options)
         self.children.append(child)
         return child
 

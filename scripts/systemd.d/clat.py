@@ -4,7 +4,8 @@ systemd-resolved, dhcpcd and NetworkManager."""
 import json
 import re
 
-from network import LINK, NAME, ROUTER_COMMAND, SERVER4, SERVER6, WORK, Network
+from gateway import SERVER4, SERVER6
+from network import LINK, NAME, NETWORK_FILE, ROUTER_COMMAND, WORK, Network
 from service import check
 from topology import wait_until
 
@@ -32,6 +33,12 @@ class Clat:
         self.guest = guest
         self.packages = packages
         self.network = Network(guest)
+
+    def set_up(self):
+        """The package is installed, and the host has the cable of an IPv6-only network, whatever parts came before."""
+        self.guest.run(f"dpkg-query --show fordway >/dev/null 2>&1 || dpkg --install {self.packages.debs['fordway']}")
+        self.network.build_router()
+        self.guest.run("ln -sf ../run/systemd/resolve/stub-resolv.conf /etc/resolv.conf; systemctl enable --now systemd-resolved")
 
     def status(self):
         """Of the CLAT; empty while the daemon does not answer."""
@@ -65,26 +72,21 @@ class Clat:
 
     def networkd(self, dhcp="no"):
         """Has systemd-networkd manage the device."""
-        self.guest.put("/etc/systemd/network/20-up.network", NETWORK.format(dhcp=dhcp))
+        self.guest.put(NETWORK_FILE, NETWORK.format(dhcp=dhcp))
         self.guest.run("networkctl reload && networkctl reconfigure up0")
 
     def version(self, command):
         return tuple(map(int, re.search(r"(\d+)(?:\.(\d+))?", self.guest.says(command)).groups(default="0")))
-
-    def tear_down(self):
-        self.guest.run("systemctl stop fordway-clat NetworkManager systemd-networkd systemd-networkd.socket networkd-dispatcher "
-                       "systemd-resolved fw-dhcp fw-router fw-names 2>/dev/null; true")
 
 
 class Networkd(Clat):
     """Below systemd-networkd, with systemd-resolved."""
 
     def set_up(self):
-        self.network.build_router()
+        super().set_up()
         self.unplug()
-        self.guest.put("/etc/systemd/network/20-up.network", NETWORK.format(dhcp="no"))
-        self.guest.run("ln -sf ../run/systemd/resolve/stub-resolv.conf /etc/resolv.conf; "
-                       "systemctl enable --now systemd-resolved; systemctl start systemd-networkd networkd-dispatcher")
+        self.guest.put(NETWORK_FILE, NETWORK.format(dhcp="no"))
+        self.guest.run("systemctl start systemd-networkd networkd-dispatcher")
 
     def waits(self):
         """The service is there before a network is, and waits for one."""
@@ -103,7 +105,7 @@ class Networkd(Clat):
         """systemd-networkd leaves the CLAT's interface alone, and nothing waits for it."""
         said = self.guest.says("networkctl --no-legend list clat0").split()
         check(said[-1] == "unmanaged", " ".join(said))
-        self.guest.run("$(ls /lib/systemd/systemd-networkd-wait-online) --timeout=60")
+        self.guest.run("/lib/systemd/systemd-networkd-wait-online --timeout=60")
 
     def names(self):
         """systemd-resolved asks the network's DNS64 server, and programs reach the name by IPv6."""
@@ -163,11 +165,11 @@ class Networkd(Clat):
     def option_108(self):
         """Where the network prefers IPv6-only (option 108), systemd-networkd with the shipped drop-in takes no IPv4 address."""
         self.network.dhcp("--dhcp-option=108,0:0:7:8")
-        folder = "/etc/systemd/network/20-up.network.d"
+        folder = f"{NETWORK_FILE}.d"
         self.guest.run(f"mkdir -p {folder} && cp {EXAMPLES}/networkd-ipv6-only-preferred.conf {folder}/ipv6-only-preferred.conf")
         self.networkd(dhcp="ipv4")
         asks = self.version("networkctl --version") >= (NETWORKD_108,)
-        wait_until("the DHCP server is asked", lambda: self.guest.holds("journalctl -u fw-dhcp -o cat | grep -q DHCPOFFER"), FOLLOWS)
+        wait_until("the DHCP server is asked", lambda: self.network.has_said("fw-dhcp", "DHCPOFFER"), FOLLOWS)
         if asks:
             self.until("active")
             check(not self.native(), f"the host has taken {self.native()}")
@@ -186,7 +188,7 @@ class Networkd(Clat):
         self.guest.put(f"{WORK}/dhcpcd.conf", "ipv4only\nnohook resolv.conf, hostname\noption ipv6_only_preferred\n")
         self.guest.run("systemd-run --quiet --collect --unit=fw-dhcpcd dhcpcd --nobackground --config "
                        f"{WORK}/dhcpcd.conf up0")
-        wait_until("dhcpcd hears of it", lambda: self.guest.holds("journalctl -u fw-dhcpcd -o cat | grep -i -q 'IPv6-Only Preferred'"), FOLLOWS)
+        wait_until("dhcpcd hears of it", lambda: self.network.has_said("fw-dhcpcd", "IPv6-Only Preferred"), FOLLOWS)
         check(self.state() == "active" and not self.native(), f"{self.state()}, {self.native()}")
         self.pings()
         self.guest.run("systemctl stop fw-dhcpcd fw-dhcp")
@@ -195,10 +197,11 @@ class Networkd(Clat):
 
 
 class NetworkManager(Clat):
-    """Below NetworkManager, after systemd-networkd."""
+    """Below NetworkManager."""
 
     def set_up(self):
-        self.guest.run("systemctl stop fordway-clat systemd-networkd.socket systemd-networkd networkd-dispatcher; rm /etc/systemd/network/*; "
+        super().set_up()
+        self.guest.run("rm -f /etc/NetworkManager/conf.d/60-* /etc/NetworkManager/system-connections/*; "
                        "systemctl --quiet enable NetworkManager-dispatcher; systemctl start NetworkManager")
         wait_until("NetworkManager runs", lambda: self.guest.holds("nmcli general status"), FOLLOWS)
         self.guest.run("nmcli device set up0 managed yes; nmcli connection add type ethernet ifname up0 con-name up autoconnect no "
@@ -232,7 +235,7 @@ class NetworkManager(Clat):
         self.guest.run(f"cp {EXAMPLES}/NetworkManager-ipv6-only-preferred.conf /etc/NetworkManager/conf.d/60-ipv6-only-preferred.conf && "
                        "systemctl reload NetworkManager && nmcli connection modify up ipv4.method auto ipv4.may-fail yes && nmcli connection up up")
         asks = self.version("nmcli --version") >= NETWORKMANAGER_108
-        wait_until("the DHCP server is asked", lambda: self.guest.holds("journalctl -u fw-dhcp -o cat | grep -q DHCPOFFER"), FOLLOWS)
+        wait_until("the DHCP server is asked", lambda: self.network.has_said("fw-dhcp", "DHCPOFFER"), FOLLOWS)
         self.until("active" if asks else "aside")
         check(bool(self.native()) != asks, f"the host has taken {self.native()}")
         self.pings()

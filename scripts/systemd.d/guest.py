@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -18,7 +19,7 @@ import subprocess
 import tempfile
 import time
 
-from topology import Failure, run, wait_until
+from topology import Failure, die_with_parent, run, wait_until
 
 # systemd and what its items need; no network for later.
 PACKAGES = (
@@ -105,6 +106,17 @@ def pack(folder, disk):
     run("mke2fs", "-q", "-t", "ext4", "-d", folder, disk, f"{size // 1000000 + 32}M", timeout=300)
 
 
+def end(pid):
+    """Ends a process, of this run or of an earlier one: by SIGKILL after half a minute."""
+    with contextlib.suppress(ProcessLookupError), contextlib.ExitStack() as stack:
+        process = os.pidfd_open(pid)
+        stack.callback(os.close, process)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            signal.pidfd_send_signal(process, number)
+            if select.select([process], [], [], 30)[0]:
+                break
+
+
 class Guest:
     """A guest that runs. Its agent listens at a socket of `folder`, where a later process finds it, too."""
 
@@ -119,8 +131,16 @@ class Guest:
     def console(self):
         return f"{self.folder}/console"
 
-    def boot(self, image, job, cpus, memory):
+    @property
+    def words(self):
+        """What QEMU says."""
+        return f"{self.folder}/qemu"
+
+    def boot(self, image, job, cpus, memory, keep):
+        """Starts a guest in the place of one that an earlier run has left. It ends with this process, unless it is to be kept."""
         os.makedirs(self.folder, exist_ok=True)
+        self.left = self.kept()
+        self.close()
         for name in ("agent", "console"):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(f"{self.folder}/{name}")
@@ -137,7 +157,9 @@ class Guest:
             "-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,path={self.folder}/agent,server=on,wait=off",
             "-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
         ]
-        self.emulator = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env={**os.environ, "TMPDIR": self.folder})
+        with open(self.words, "wb") as words:
+            self.emulator = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=keep,
+                                             preexec_fn=None if keep else die_with_parent, env={**os.environ, "TMPDIR": self.folder})
         with open(f"{self.folder}/pid", "w", encoding="utf-8") as file:
             file.write(str(self.emulator.pid))
         self.attach()
@@ -153,20 +175,20 @@ class Guest:
         except (OSError, ValueError):
             return None
 
-    def attach_kept(self):
-        """Takes that one over."""
+    def take_over(self):
+        """Makes that one this run's."""
         self.left = self.kept()
         if self.left is None:
             raise Failure("no guest was kept")
-        self.attach()
 
-    def attach(self):
+    def attach(self, seconds=600):
         """Waits for the agent, of a guest that starts or is there."""
-        wait_until("the guest is up; its console is " + self.console, self._is_up, 600)
+        wait_until("the guest is up; its console is " + self.console, self._is_up, seconds)
 
     def _is_up(self):
         if self.emulator is not None and self.emulator.poll() is not None:
-            raise Failure(f"QEMU ended with status {self.emulator.returncode}; the guest's console is {self.console}")
+            with open(self.words, encoding="utf-8", errors="replace") as words:
+                raise Failure(f"QEMU ended with status {self.emulator.returncode}; the guest's console is {self.console}\n{words.read()}".rstrip())
         try:
             self.detach()
             self.socket = socket.socket(socket.AF_UNIX)
@@ -202,8 +224,15 @@ class Guest:
 
     def ask(self, command, **arguments):
         """A command of the agent's protocol."""
-        self._send(command, **arguments)
-        answer = self._receive()
+        if self.socket is None:
+            self.attach(PATIENCE)
+        try:
+            self._send(command, **arguments)
+            answer = self._receive()
+        except (Failure, OSError, ValueError):
+            # The answer may come later. The next command must not take it for its own.
+            self.detach()
+            raise
         if "error" in answer:
             raise Failure(f"{command}: {answer['error']['desc']}")
         return answer["return"]
@@ -245,7 +274,8 @@ class Guest:
 
     def reboot(self):
         boot = self.says("cat /proc/sys/kernel/random/boot_id")
-        self.run("systemctl --no-block reboot")
+        # Later, so that this answer is not cut off.
+        self.run("systemd-run --quiet --on-active=2s systemctl --no-block reboot")
 
         def again():
             with contextlib.suppress(Failure, OSError, ValueError):
@@ -256,10 +286,11 @@ class Guest:
         self.run("mount -o ro /dev/vdb /job")
 
     def close(self):
-        """Ends the guest; nothing of it stays but its console."""
+        """Ends the guest; nothing of it stays but its console and what QEMU said."""
         self.detach()
         if self.left is not None:
-            os.kill(self.left, signal.SIGTERM)
+            end(self.left)
+            self.left = None
         if self.emulator is not None and self.emulator.poll() is None:
-            self.emulator.terminate()
-            self.emulator.wait(30)
+            end(self.emulator.pid)
+            self.emulator.wait()

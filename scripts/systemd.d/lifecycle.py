@@ -3,13 +3,13 @@
 The commands and what they say are a transcript (scripts/systemd --transcript).
 """
 
-from network import CONFIGURATION, FILE, ROUTER_PROGRAM, WORK, Network
+from gateway import NOT_OURS
+from network import CONFIGURATION, FILE, Network
 from service import check
 
-# What else writes to a Debian that runs: notes of dpkg, of systemd and of the journal; copies of passwd and group.
-NOT_OURS = ("/var/lib/dpkg", "/var/lib/systemd", "/var/log/journal", "/var/log/dpkg.log", "/var/log/apt", "/var/log/alternatives.log",
-            "/var/cache", "/var/tmp", "/tmp", "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/.pwd.lock", "/etc/subuid-",
-            "/etc/subgid-", "/etc/resolv.conf", "/var/lib/NetworkManager", "/var/lib/private", "/var/lib/logrotate", "/root")
+# What else writes to a Debian that runs: systemd, its journal, and other services.
+LEFT_OUT = (*NOT_OURS, "etc/resolv.conf", "etc/subgid-", "etc/subuid-", "root", "var/lib/NetworkManager", "var/lib/logrotate", "var/lib/private",
+            "var/lib/systemd", "var/log/alternatives.log", "var/log/journal", "var/tmp")
 
 
 class Lifecycle:
@@ -24,8 +24,7 @@ class Lifecycle:
 
     def set_up(self):
         """The host is one on which the packages have never been."""
-        self.guest.run(f"dpkg --purge fordway 2>/dev/null; ip -all netns delete; ip link del up0 2>/dev/null; rm -rf {WORK} {ROUTER_PROGRAM}; "
-                       "deluser --quiet reader 2>/dev/null || userdel reader 2>/dev/null; rm -f /etc/NetworkManager/conf.d/60-*; true")
+        self.network.purge()
         self.network.build()
         self.files, self.found = self.list(), self.network.snapshot()
 
@@ -41,10 +40,10 @@ class Lifecycle:
         self.transcript(f"\n## {words}\n")
 
     def list(self):
-        """Each file of the disk with kind, mode, owner and size; of configuration with its time, too."""
-        prune = " -o ".join(f"-path {path}" for path in NOT_OURS)
-        said = self.guest.says(f"find / -xdev \\( {prune} \\) -prune -o \\( -type d -printf '%p %y %m %u %g\\n' \\) -o -printf '%p %y %m %u %g %s %l\\n'; "
-                               "sha256sum /etc/passwd /etc/group /etc/shadow /etc/gshadow")
+        """Each file of the disk with kind, mode, owner and size; configuration with its content, too."""
+        pruned = "-xdev \\( " + " -o ".join(f"-path /{path}" for path in LEFT_OUT) + " \\) -prune -o"
+        said = self.guest.says(f"find / {pruned} \\( -type d -printf '%p %y %m %u %g\\n' \\) -o -printf '%p %y %m %u %g %s %l\\n'; "
+                               f"find /etc {pruned} -type f -exec sha256sum {{}} +")
         return set(said.splitlines())
 
     def pid(self):
@@ -113,7 +112,7 @@ class Lifecycle:
         check(not other, "not as before: " + "; ".join(other))
         self.as_found()
         check(not self.guest.holds("test -e /sys/fs/bpf/fordway || test -e /run/fordway"), "folders are left")
-        self.show("find / -xdev -iname '*fordway*' -not -path '/job/*' -not -path '/run/fwtest/*'; getent passwd fordway; getent group fordway; true")
+        self.show("find / -xdev -iname '*fordway*' -not -path '*/job/*' -not -path '/run/fwtest/*'; getent passwd fordway; getent group fordway; true")
         self.note("Files, users, units, addresses, routes, rules, nftables and settings are as before the installation")
 
     ITEMS = (install, upgrade, downgrade, remove, purge)

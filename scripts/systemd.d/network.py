@@ -1,15 +1,16 @@
 """Networks in the guest, made of network namespaces, and traffic through them.
 
-    client  c0 ──── g6  the guest  g4 ──── s0  server          the guest is the gateway
-    2001:db8:6::2                       198.51.100.1 = 2001:db8:64::c633:6401
+The guest is the gateway of gateway.py, or a host of an IPv6-only network:
 
-    the guest  up0 ──── n0  net  n1 ──── s1  server            the guest is a host of an IPv6-only network
+    the guest  up0 ──── n0  net  n1 ──── s1  server
     2001:db8:1::/64         NAT64, DNS64     198.51.100.1
                             advertisements, DHCPv4
 """
 
 import os
 
+from gateway import CONFIGURATION as GATEWAY_CONFIGURATION
+from gateway import NETWORK, SERVER4, SERVER6, SNAPSHOT, unanswered
 from topology import Failure, wait_until
 
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -18,42 +19,25 @@ WORK = "/run/fwtest"
 # A copy of the program, which is there while the package is not; and how it is asked. No program can be started from /run.
 ROUTER_PROGRAM = "/usr/local/sbin/fw-router"
 ROUTER_COMMAND = f"{ROUTER_PROGRAM} --run-dir {WORK}/router-run"
-SERVER4, SERVER6 = "198.51.100.1", "2001:db8:64::c633:6401"
 CONNECTIONS = 12
 FILE = "/etc/fordway/fordway.toml"
-# Names of transient units.
+# How systemd-networkd treats the host's device.
+NETWORK_FILE = "/etc/systemd/network/20-up.network"
+# What parts start.
+SERVICES = ("fordway", "fordway-clat", "NetworkManager", "systemd-networkd.socket", "systemd-networkd", "networkd-dispatcher", "systemd-resolved")
+# Names of transient units for traffic.
 UNITS = ("fw-client", "fw-end", "fw-ping", "fw-server")
 
-CONFIGURATION = """# Written by the operator.
-[[translator]]
-name = "nat64"
-mode = "nat64"
-engine = "kernel"
-pool6 = ["2001:db8:64::/96"]
-pool4 = ["192.0.2.1"]
-
+CONFIGURATION = GATEWAY_CONFIGURATION + """
 [[translator.log]]
 what = ["sessions"]
 to = "json:/var/log/fordway/nat64.json"
 """
 
-GATEWAY = """
-ip netns add client && ip netns add server
-ip link add g6 address 02:00:00:00:06:01 type veth peer name c0 address 02:00:00:00:06:02 netns client
-ip link add g4 address 02:00:00:00:04:01 type veth peer name s0 address 02:00:00:00:04:02 netns server
-ip addr add 2001:db8:6::1/64 dev g6 nodad && ip link set g6 up
-ip addr add 198.51.100.254/24 dev g4 && ip link set g4 up
-ip -n client link set lo up && ip -n client addr add 2001:db8:6::2/64 dev c0 nodad && ip -n client link set c0 up
-ip -n client -6 route add default via 2001:db8:6::1
-ip -n server link set lo up && ip -n server addr add 198.51.100.1/24 dev s0 && ip -n server link set s0 up
-ip -n server route add 192.0.2.1 via 198.51.100.254
-"""
-
 # The host's cable is put in by `LINK`.
 ROUTER = """
-ip link del g4 && ip link del g6
-ip -n server addr add 198.51.100.1/32 dev lo
-ip netns add net
+ip netns add net && ip netns add server
+ip -n server link set lo up && ip -n server addr add 198.51.100.1/32 dev lo
 ip -n net link set lo up
 ip netns exec net sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv4.ip_forward=1 net.ipv6.conf.all.keep_addr_on_down=1
 ip -n net link add n1 type veth peer name s1 netns server
@@ -85,12 +69,6 @@ interval = "10s"
 # A name with IPv4 alone.
 NAME = "only4.example.net"
 
-# What of the network a daemon could have changed.
-SNAPSHOT = """
-ip -o link; ip -o addr; ip -4 rule; ip -6 rule; ip -4 route show table all; ip -6 route show table all
-nft list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding; ls -A /sys/fs/bpf/fordway
-""".strip().replace("\n", "; ")
-
 
 class Network:
     """The networks, and who runs in them."""
@@ -100,15 +78,27 @@ class Network:
 
     def build(self):
         """The gateway's."""
+        self.guest.run(f"set -e; mkdir -p {WORK}; sysctl -qw net.ipv6.conf.default.accept_dad=0; ip netns add client; ip netns add server")
         with open(PEER, encoding="utf-8") as file:
-            self.guest.run(f"mkdir -p {WORK}")
             self.guest.put(f"{WORK}/peer.py", file.read())
-        self.guest.run("sysctl -qw net.ipv6.conf.default.accept_dad=0\nset -e" + GATEWAY)
+        self.guest.run(NETWORK.format(client="client", server="server"))
+
+    def clear(self):
+        """Ends what earlier parts have left running, and removes their networks."""
+        self.guest.run(f"systemctl stop {' '.join(SERVICES)} 'fw-*' 2>/dev/null; ip -all netns delete; "
+                       f"for device in g4 g6 up0; do ip link del $device 2>/dev/null; done; rm -rf {WORK} {ROUTER_PROGRAM} {NETWORK_FILE}*")
+
+    def purge(self):
+        """Makes the host one on which the packages have never been, whatever parts came before."""
+        # A group that a user has as its own is not removed.
+        self.guest.run("deluser --quiet reader 2>/dev/null || userdel reader 2>/dev/null; dpkg --purge fordway 2>/dev/null; "
+                       "rm -f /etc/NetworkManager/conf.d/60-*; true")
+        self.clear()
 
     def snapshot(self):
         """What each line of it says. Lifetimes pass, and devices have other numbers after a reboot."""
-        return self.guest.says(f"{{ {SNAPSHOT}; }} 2>/dev/null | sed -E 's/(valid|preferred)_lft [^ ]*//g; s/expires [0-9]+sec//; "
-                               "s/^[0-9]+: //; s/@if[0-9]+//; s/link-netns(id)? [^ ]+//'")
+        return self.guest.says(f"set -e; found=$({SNAPSHOT}); echo \"$found\" | sed -E 's/(valid|preferred)_lft [^ ]*//g; s/expires [0-9]+sec//; "
+                               "s/^[0-9]+: //; s/@if[0-9]+//; s/link-netns(id)? [^ ]+//'; ls -A /sys/fs/bpf/fordway 2>/dev/null || true")
 
     def start(self, unit, namespace, command, output=None, properties=""):
         """Starts a transient unit in a namespace."""
@@ -116,6 +106,11 @@ class Network:
             properties += f" -p StandardOutput=truncate:{WORK}/{output}"
         self.guest.run(f"systemctl reset-failed {unit} 2>/dev/null; systemd-run --quiet --collect --unit={unit} {properties} "
                        f"nsenter --net=/run/netns/{namespace} {command}")
+
+    def has_said(self, unit, words):
+        """Whether a unit has said so since it was started this time."""
+        return self.guest.holds(f"journalctl --quiet -o cat _SYSTEMD_INVOCATION_ID=$(systemctl show --value --property=InvocationID {unit}) | "
+                                f"grep -i -q '{words}'")
 
     def answers(self, namespace=None, address=SERVER6, seconds=5):
         """Whether one ping is answered."""
@@ -125,8 +120,9 @@ class Network:
     # The host's network
 
     def build_router(self):
-        """In the place of the gateway's."""
-        self.guest.run(f"mkdir -p {WORK}; set -e" + ROUTER)
+        """That of an IPv6-only network, whatever was there before."""
+        self.clear()
+        self.guest.run(f"set -e; mkdir -p {WORK}; sysctl -qw net.ipv6.conf.default.accept_dad=0" + ROUTER)
         self.guest.put(f"{WORK}/router.toml", ROUTER_CONFIGURATION)
         self.guest.run(f"cp /usr/bin/fordway {ROUTER_PROGRAM}")
         self.start("fw-names", "server", f"dnsmasq --keep-in-foreground --conf-file=/dev/null --no-resolv --no-hosts --bind-interfaces "
@@ -173,10 +169,10 @@ class Network:
         self.guest.run("systemctl stop fw-end; systemctl kill --signal=INT fw-ping")
         wait_until("the client and the pings end", lambda: not self.guest.holds("systemctl --quiet is-active fw-client fw-ping"), 60)
         failed = self._rounds()[1]
-        words = next((line for line in self.guest.says(f"cat {WORK}/ping").splitlines() if "packets transmitted" in line), "").split()
+        pings = self.guest.says(f"cat {WORK}/ping")
         self.stop_traffic()
-        if not words or failed or int(words[0]) != int(words[3]):
-            lost = int(words[0]) - int(words[3]) if words else "?"
+        lost = unanswered(pings)
+        if failed or lost:
             raise Failure(f"{failed} connections failed, {lost} pings got no answer")
 
     def stop_traffic(self):

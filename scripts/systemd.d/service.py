@@ -3,6 +3,7 @@
 import json
 import re
 
+from gateway import CONFIGURATION as WITHOUT_LOGS
 from network import CONFIGURATION, FILE, WORK, Network
 from topology import Failure, wait_until
 
@@ -28,6 +29,7 @@ class Service:
         self.found = None
 
     def set_up(self):
+        self.network.purge()
         self.network.build()
         self.found = self.network.snapshot()
 
@@ -143,6 +145,14 @@ class Service:
         check(not self.guest.holds("setpriv --reuid nobody --regid nogroup --clear-groups head -c 1 /var/log/fordway/nat64.json"),
               "everybody can read the log")
 
+    def beside(self):
+        """When the CLAT's service starts, what this daemon has given to another group stays with it; what root has left is taken over."""
+        self.guest.run("chgrp adm /run/fordway/control.read.sock; touch /run/fordway/left; chmod 600 /run/fordway/left; systemctl start fordway-clat")
+        for path, what in (("control.read.sock", "fordway:adm 660"), ("left", "fordway:fordway 600")):
+            found = self.guest.says(f"stat --format='%U:%G %a' /run/fordway/{path}")
+            check(found == what, f"{path}: {found}, not {what}")
+        self.guest.run("systemctl stop fordway-clat; rm /run/fordway/left; chgrp fordway /run/fordway/control.read.sock")
+
     def reload(self):
         """`systemctl reload` applies another configuration while connections go on."""
         self.network.start_traffic()
@@ -223,7 +233,7 @@ class Service:
     def by_hand(self):
         """A daemon that root starts by hand works in the service's folders, and the service afterwards."""
         # The service's logs are the service's.
-        self.guest.put(f"{WORK}/hand.toml", CONFIGURATION.partition("[[translator.log]]")[0])
+        self.guest.put(f"{WORK}/hand.toml", WITHOUT_LOGS)
         self.guest.run(f"systemd-run --quiet --collect --unit=fw-hand --property=Type=notify fordway run {WORK}/hand.toml")
         check(self.status()["translators"][0]["engine"] == "kernel", "it has no kernel engine")
         check(self.network.answers("client"), "nothing is translated")
@@ -266,5 +276,5 @@ class Service:
         self.guest.run("systemctl disable --now fordway")
         self.as_found()
 
-    ITEMS = (install, valid, hardened, ready, unprivileged, sandbox, files, reload, refused, restart, killed, watchdog, journal, wrong,
+    ITEMS = (install, valid, hardened, ready, unprivileged, sandbox, files, beside, reload, refused, restart, killed, watchdog, journal, wrong,
              stop, by_hand, down, rotated, reboot)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * A CLAT at a pod's own device, without a process: what the programs can't translate is dropped and counted in the pod's
- * entry. All pods of a node share the programs. At each pod's device stands a stub of a few instructions (stub.rs), which
+ * entry. All pods of a node share the programs. At each pod's device stands a stub of a few instructions (sys.rs), which
  * writes the key of the pod's entry to cb[0] and cb[1] and continues here by a tail call.
  */
 #ifndef FORDWAY_POD_H

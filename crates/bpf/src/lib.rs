@@ -52,9 +52,11 @@ pub use host::{Host, probe};
 pub use loaded::{Action, Loaded, Run, TestOptions};
 pub use options::{Hook, Options, Stateful, Tunnels};
 pub use path::{Calls, Observed, PathWatch, ProgramRuns, STEPS, Step};
-pub use pins::{mount_bpffs, pinned_name, pins_dir, pins_root};
-pub use pod_hook::PodHook;
-pub use pods::{POD_NAME_MAX, Pod, PodPrograms, PodTotals, Pods, pod_programs_id, pods_root};
+pub use pins::{has_bpffs, mount_bpffs, pinned_name, pins_dir, pins_root};
+pub use pod_hook::{PodHook, attached_pods};
+pub use pods::{
+    POD_NAME_MAX, Pod, PodPrograms, PodTotals, Pods, pod_programs_id, pods_root, remove_empty,
+};
 pub use program::{Place, Program};
 pub use reason::{Outcome, PassReason};
 pub use softwire_maps::SoftwireMaps;

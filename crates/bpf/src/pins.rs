@@ -3,11 +3,13 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::MapHandle;
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
 use crate::error::io_error;
@@ -247,9 +249,13 @@ pub fn pins_root() -> PathBuf {
 /// empty ([`Pins::remove_folder`]): then all are made again.
 fn create_folder(folder: &Path) -> io::Result<()> {
     const ATTEMPTS: u32 = 100;
+    let top = pins_root();
     let create = || {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        give_to_service(folder)
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root && folder.starts_with(&top) && top.exists() && !is_own(&top) {
+            return create_for_service(&top, folder);
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)
     };
     let vanished = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     (1..ATTEMPTS)
@@ -263,21 +269,30 @@ fn is_own(folder: &Path) -> bool {
 }
 
 /// Whether pins can be made: there is a BPF file system, or a service sees of it the folder of all pins alone.
-pub(crate) fn has_bpffs() -> bool {
+#[must_use]
+pub fn has_bpffs() -> bool {
     is_bpffs(Path::new(BPFFS)) || is_bpffs(&pins_root())
 }
 
-/// Gives folders that root has made below the folder of a service's user to that user, as far as root may.
-fn give_to_service(folder: &Path) -> io::Result<()> {
-    let top = pins_root();
-    if !folder.starts_with(&top) || is_own(&top) || !rustix::process::geteuid().is_root() {
+/// Makes a folder and those above it below `top`, the folder of a service's user, and gives them to that user, as far as
+/// root may. The user can put a symbolic link in any place below `top`: none is followed. Outside of a BPF file system
+/// nothing is made.
+fn create_for_service(top: &Path, folder: &Path) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut parent = openat(CWD, top, flags, Mode::empty())?;
+    if !rustix::fs::fstatfs(&parent).is_ok_and(is_bpf) {
         return Ok(());
     }
-    let owner = fs::metadata(&top)?;
-    for folder in folder.ancestors().take_while(|folder| *folder != top) {
-        match chown(folder, Some(owner.uid()), Some(owner.gid())) {
+    let owner = fs::File::from(parent.try_clone()?).metadata()?;
+    for name in folder.strip_prefix(top).map_err(io::Error::other)? {
+        match mkdirat(&parent, name, Mode::RWXU) {
+            Err(Errno::EXIST) => {}
+            made => made?,
+        }
+        parent = openat(&parent, name, flags, Mode::empty())?;
+        match fchown(parent.as_fd(), Some(owner.uid()), Some(owner.gid())) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            result => result?,
+            given => given?,
         }
     }
     Ok(())
@@ -285,8 +300,12 @@ fn give_to_service(folder: &Path) -> io::Result<()> {
 
 /// Whether a folder lies in a BPF file system.
 pub(crate) fn is_bpffs(folder: &Path) -> bool {
+    rustix::fs::statfs(folder).is_ok_and(is_bpf)
+}
+
+fn is_bpf(found: rustix::fs::StatFs) -> bool {
     const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
-    rustix::fs::statfs(folder).is_ok_and(|found| found.f_type as u64 & 0xffff_ffff == BPF_FS_MAGIC)
+    found.f_type as u64 & 0xffff_ffff == BPF_FS_MAGIC
 }
 
 /// Mounts a BPF file system at `/sys/fs/bpf` if there is none; needs `CAP_SYS_ADMIN` in that case.
@@ -335,5 +354,48 @@ mod tests {
         for name in ["", "link-egress", "link-up-1", "link-egress-x", "counters-tc", "other"] {
             assert_eq!(Pin::parse(name), None, "{name}");
         }
+    }
+
+    /// A folder in the BPF file system, which goes with the test.
+    struct Top(PathBuf);
+
+    impl Drop for Top {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(self.0.join("link"));
+            for folder in ["service/one/two", "service/one", "service", "target", ""] {
+                let _ = fs::remove_dir(self.0.join(folder));
+            }
+        }
+    }
+
+    #[test]
+    fn folders_for_a_service_are_its_own_and_no_link_is_followed() {
+        const SERVICE: u32 = 12_345;
+        if !fordway_testhost::is_root() || mount_bpffs().is_err() {
+            return;
+        }
+        let guard = Top(Path::new(BPFFS).join(format!("test-service-{}", std::process::id())));
+        let [service, target] = ["service", "target"].map(|name| guard.0.join(name));
+        for folder in [&service, &target] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        std::os::unix::fs::chown(&service, Some(SERVICE), Some(SERVICE)).unwrap();
+        for _ in 0..2 {
+            create_for_service(&service, &service.join("one/two")).unwrap();
+        }
+        let owner = |folder: &Path| fs::symlink_metadata(folder).unwrap().uid();
+        assert_eq!(["one", "one/two"].map(|name| owner(&service.join(name))), [SERVICE; 2]);
+        // The service's user leads root elsewhere.
+        let link = service.join("link");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        create_for_service(&service, &link.join("two")).unwrap_err();
+        create_for_service(&service, &link).unwrap_err();
+        assert_eq!((owner(&target), fs::read_dir(&target).unwrap().count()), (0, 0));
+        fs::remove_file(link).unwrap();
+        // Not in a BPF file system.
+        let other = std::env::temp_dir();
+        let folder = other.join(format!("fordway-test-{}", std::process::id()));
+        create_for_service(&other, &folder).unwrap();
+        assert!(!folder.exists());
     }
 }

@@ -51,10 +51,15 @@ impl Side {
         }
     }
 
-    /// The name of the stub of one pod with these programs: 15 characters.
-    fn name(self, key: u64, programs: u64) -> String {
-        let digits = fnv(&[&key.to_ne_bytes(), &programs.to_ne_bytes()]);
-        format!("{}{:012x}", self.mark(), digits >> 16)
+    /// The name of the stub of one pod that continues with a map of programs: 15 characters. `map`: the kernel's number
+    /// of the map, which no later map has. A map whose pin was lost is empty, and one with the same programs has another.
+    fn name(self, key: u64, map: u32) -> String {
+        format!("{}{:05x}", self.begin(key), map & 0xf_ffff)
+    }
+
+    /// How the names of all stubs of one pod begin.
+    fn begin(self, key: u64) -> String {
+        format!("{}{:07x}", self.mark(), fnv(&[&key.to_ne_bytes()]) >> 36)
     }
 
     fn is_ours(self, name: &str) -> bool {
@@ -100,7 +105,7 @@ impl PodHook {
             })?;
         }
         for side in SIDES {
-            let name = side.name(key, programs.id);
+            let name = side.name(key, programs.map);
             let there = self.stubs(side)?;
             let is_there = there.iter().any(|found| found.name == name);
             let stays = is_there && (!side.is_egress() || self.is_first(side, &name)?);
@@ -119,14 +124,21 @@ impl PodHook {
     }
 
     /// What is wrong with the stubs of the pod `key`, as clauses; nothing if all is well.
-    pub fn check(&self, key: u64, programs: u64) -> Result<Vec<String>> {
+    pub fn check(&self, key: u64, programs: &PodPrograms) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         for side in SIDES {
             let place = side.place.label();
-            let name = side.name(key, programs);
+            let name = side.name(key, programs.map);
             let stubs = self.stubs(side)?;
             if !stubs.iter().any(|found| found.name == name) {
-                let what = if stubs.is_empty() { "no program" } else { "another pod's program" };
+                let begin = side.begin(key);
+                let what = match &stubs[..] {
+                    [] => "no program",
+                    [..] if stubs.iter().any(|found| found.name.starts_with(&begin)) => {
+                        "a program that continues with other programs, or with lost ones,"
+                    }
+                    [..] => "another pod's program",
+                };
                 wrong.push(format!("{what} is attached to the {place} of the pod's device"));
             } else if side.is_egress() && !self.is_first(side, &name)? {
                 wrong.push(format!(
@@ -137,14 +149,17 @@ impl PodHook {
         Ok(wrong)
     }
 
-    /// Takes off all stubs, and the queueing discipline if nothing else uses it.
-    pub fn detach(&self) -> Result<()> {
+    /// Takes off all stubs, and then the queueing discipline, if nothing else uses it. Where there is no stub, the queueing
+    /// discipline stays unless [`PodHook::attach`] `was_begun`: it may be another program's.
+    pub fn detach(&self, was_begun: bool) -> Result<()> {
+        let mut is_ours = was_begun;
         for side in SIDES {
             for found in self.stubs(side)? {
                 self.take_off(side, found.program.as_fd())?;
+                is_ours = true;
             }
         }
-        if self.kind != Kind::Clsact {
+        if self.kind != Kind::Clsact || !is_ours {
             return Ok(());
         }
         let mut is_used = false;
@@ -222,12 +237,18 @@ impl PodHook {
     }
 
     fn take_off(&self, side: Side, program: BorrowedFd<'_>) -> Result<()> {
-        if self.kind != Kind::Clsact {
+        let (detached, operation, log) = if self.kind == Kind::Clsact {
+            let (detached, log) = captured(|| self.filter(side, program).detach());
+            (detached.map_err(|error| io_error(&error)), "take a filter off", log)
+        } else {
             let detached = sys::tcx_detach(program, self.ifindex, side.tcx());
-            return detached.map_err(|error| self.failed("take a program off", error, ""));
+            (detached, "take a program off", String::new())
+        };
+        match detached {
+            // Another process has taken it off.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result.map_err(|error| self.failed(operation, error, &log)),
         }
-        let (detached, log) = captured(|| self.filter(side, program).detach());
-        detached.map_err(|error| self.failed("take a filter off", io_error(&error), &log))
     }
 
     fn filter(&self, side: Side, program: BorrowedFd<'_>) -> TcHook {
@@ -243,6 +264,20 @@ impl PodHook {
             if log.is_empty() { error } else { io::Error::new(error.kind(), log.to_owned()) };
         Error::Attach { operation: operation.to_owned(), device: device_name(self.ifindex), source }
     }
+}
+
+/// Which of the pods `keys` have a stub at a device, in any network namespace. Needs CAP_SYS_ADMIN.
+pub fn attached_pods(keys: &[u64]) -> Result<Vec<u64>> {
+    let names = sys::loaded_programs().map_err(|source| Error::Attach {
+        operation: "list the programs of".to_owned(),
+        device: "all devices".to_owned(),
+        source,
+    })?;
+    let is_attached = |key: &u64| {
+        let begins = SIDES.map(|side| side.begin(*key));
+        names.iter().any(|name| begins.iter().any(|begin| name.starts_with(begin)))
+    };
+    Ok(keys.iter().copied().filter(is_attached).collect())
 }
 
 #[cfg(test)]

@@ -36,6 +36,12 @@ pub const POD_NAME_MAX: usize = POD_NAME - 1;
 /// Name of the map in errors.
 const MAP: &str = "pods";
 
+/// Name of the map of programs.
+const TAILS: &str = "fordway_pods";
+
+/// [`Pod::programs`] of a pod whose programs were lost with their pin. No programs have this number.
+const LOST: u64 = 0;
+
 /// The folder of a node's pins.
 #[must_use]
 pub fn pods_root() -> PathBuf {
@@ -87,6 +93,15 @@ pub struct PodPrograms {
     /// A number that stands for the programs and their configuration.
     pub id: u64,
     pub(crate) tails: MapHandle,
+    /// The kernel's number of that map.
+    pub(crate) map: u32,
+}
+
+impl PodPrograms {
+    fn new(id: u64, tails: MapHandle) -> Result<Self> {
+        let map = tails.info().map_err(failed("look at", TAILS))?.info.id;
+        Ok(PodPrograms { id, tails, map })
+    }
 }
 
 /// Entries of the map of programs.
@@ -96,7 +111,9 @@ impl Pods {
     /// Opens the entries below `folder`; `None`: there are none.
     pub fn open(folder: &Path) -> Result<Option<Pods>> {
         let path = entries_path(folder);
-        if !path.exists() {
+        let failed_to_look =
+            |source| Error::Pin { operation: "look at", path: path.clone(), source };
+        if !path.try_exists().map_err(failed_to_look)? {
             return Ok(None);
         }
         let map = MapHandle::from_pinned_path(&path).map_err(failed("open", MAP))?;
@@ -125,11 +142,15 @@ impl Pods {
 
     /// All pods, in the order of their keys.
     pub fn list(&self) -> Result<Vec<(Pod, PodTotals)>> {
+        // Another process may remove one meanwhile.
+        self.keys().into_iter().filter_map(|key| self.get(key).transpose()).collect()
+    }
+
+    fn keys(&self) -> Vec<u64> {
         let keys = self.map.keys().filter_map(|key| Some(u64::from_ne_bytes(key.try_into().ok()?)));
         let mut keys: Vec<u64> = keys.collect();
         keys.sort_unstable();
-        // Another process may remove one meanwhile.
-        keys.into_iter().filter_map(|key| self.get(key).transpose()).collect()
+        keys
     }
 
     /// Adds a pod whose key is free. `Ok(false)`: there is no room.
@@ -151,13 +172,16 @@ impl Pods {
     }
 
     /// The programs for `config`, whose only explicit mapping has the pods' IPv4 address: those that are pinned, or
-    /// newly loaded and pinned ones. `link_layer_len`: octets of the link-layer header of the pods' devices.
+    /// newly loaded and pinned ones. Stubs of pods that had these programs before the pin was lost do not find the new
+    /// ones: entries of such pods then name no programs. `link_layer_len`: octets of the link-layer header of the pods'
+    /// devices.
     pub fn programs(&self, config: &Config, link_layer_len: u32) -> Result<PodPrograms> {
         let mut fw = pod_config(config, link_layer_len)?;
         let id = identify(&fw);
-        if let Some(tails) = self.pinned(id)? {
-            return Ok(PodPrograms { id, tails });
+        if let Some(programs) = self.pinned(id)? {
+            return Ok(programs);
         }
+        self.mark_lost(id)?;
         // Drawn anew by each load.
         fw.identification_secret = random();
         let loaded = Programs::load(Request {
@@ -173,23 +197,37 @@ impl Pods {
         })?;
         let options = libbpf_sys::bpf_map_create_opts::default();
         let sizes = [size_of::<u32>(); 2];
-        let name = "fordway_pods";
-        let tails = maps::make(MapType::ProgArray, name, sizes, SLOTS.len() as u32, options)?;
+        let tails = maps::make(MapType::ProgArray, TAILS, sizes, SLOTS.len() as u32, options)?;
         for (slot, program) in SLOTS.into_iter().enumerate() {
             let missing = || Error::Map {
                 operation: "fill",
-                map: name,
+                map: TAILS,
                 source: io::ErrorKind::NotFound.into(),
             };
             let descriptor = loaded.program(program).ok_or_else(missing)?;
             let value = descriptor.as_raw_fd().to_ne_bytes();
-            maps::put(&tails, name, &(slot as u32).to_ne_bytes(), &value)?;
+            maps::put(&tails, TAILS, &(slot as u32).to_ne_bytes(), &value)?;
         }
         pin(&tails, self.programs_path(id))?;
-        Ok(PodPrograms { id, tails })
+        PodPrograms::new(id, tails)
     }
 
-    /// Whether the programs of a pod are still callable.
+    /// The kernel empties a map of programs with its last pin or descriptor, although stubs hold it.
+    fn mark_lost(&self, id: u64) -> Result<()> {
+        for key in self.keys() {
+            let key = key.to_ne_bytes();
+            let found = self.map.lookup(&key, MapFlags::ANY).map_err(failed("read", MAP))?;
+            let Some(mut entry) = found.as_deref().and_then(FwPod::from_octets) else { continue };
+            if entry.programs == id {
+                entry.programs = LOST;
+                let written = self.map.update(&key, &entry.to_octets(), MapFlags::EXIST);
+                written.map_err(failed("write", MAP))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the programs of a pod are still callable ([`Pod::programs`]).
     pub fn has_programs(&self, id: u64) -> bool {
         self.programs_path(id).exists()
     }
@@ -214,23 +252,32 @@ impl Pods {
             let path = entries_path(&self.folder);
             fs::remove_file(&path).map_err(failed(&path))?;
             // Not if another version's entries are in it.
-            let _ = fs::remove_dir(&self.folder);
+            remove_empty(&self.folder);
         }
         Ok(())
     }
 
-    fn pinned(&self, id: u64) -> Result<Option<MapHandle>> {
+    /// The programs with this number, if they are pinned.
+    pub fn pinned(&self, id: u64) -> Result<Option<PodPrograms>> {
         let path = self.programs_path(id);
         if !path.exists() {
             return Ok(None);
         }
         let opened = MapHandle::from_pinned_path(&path);
         let failed = |source| Error::Pin { operation: "open", path, source };
-        opened.map(Some).map_err(|error| failed(io_error(&error)))
+        let tails = opened.map_err(|error| failed(io_error(&error)))?;
+        PodPrograms::new(id, tails).map(Some)
     }
 
     fn programs_path(&self, id: u64) -> PathBuf {
         self.folder.join(format!("programs-{id:016x}"))
+    }
+}
+
+/// Removes a folder of entries if it is empty, and the folder of all nodes' if that is empty, too.
+pub fn remove_empty(folder: &Path) {
+    if fs::remove_dir(folder).is_ok() || !folder.exists() {
+        let _ = fs::remove_dir(pods_root());
     }
 }
 
@@ -351,8 +398,26 @@ fn from_entry(key: u64, entry: &FwPod) -> (Pod, PodTotals) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A folder of entries, which goes with the test.
+    pub(crate) struct Folder(pub(crate) PathBuf);
+
+    impl Folder {
+        pub(crate) fn new(name: &str) -> Folder {
+            Folder(pods_root().join(format!("test-{name}-{}", std::process::id())))
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            for pin in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+                let _ = fs::remove_file(pin.path());
+            }
+            remove_empty(&self.0);
+        }
+    }
 
     #[test]
     fn entries_hold_what_was_written() {
@@ -383,8 +448,8 @@ mod tests {
         if !fordway_testhost::is_root() {
             return;
         }
-        let folder = pods_root().join(format!("test-bound-{}", std::process::id()));
-        let pods = Pods::create(&folder).unwrap();
+        let Folder(folder) = &Folder::new("bound");
+        let pods = Pods::create(folder).unwrap();
         let entry = |key| Pod {
             key,
             clat: Ipv6Addr::LOCALHOST,

@@ -5,7 +5,7 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::{align_of, size_of};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
@@ -13,6 +13,8 @@ use std::sync::atomic::AtomicU64;
 
 use fordway_xlat::nat64::layout;
 use libbpf_rs::{MapType, ProgramType, RingBuffer, libbpf_sys};
+
+use crate::error::io_error;
 
 /// Options of a call of libbpf, which say their own size.
 macro_rules! sized {
@@ -90,6 +92,27 @@ pub(crate) fn program_name(program: BorrowedFd<'_>) -> io::Result<String> {
     let octets = info.name.iter().map(|&octet| octet.cast_unsigned());
     let name: Vec<u8> = octets.take_while(|&octet| octet != 0).collect();
     String::from_utf8(name).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// The names of all programs of the kernel. Needs CAP_SYS_ADMIN.
+pub(crate) fn loaded_programs() -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    let mut number = 0;
+    loop {
+        // SAFETY: the kernel writes a number to `number`, which outlives the call.
+        match result(unsafe { libbpf_sys::bpf_prog_get_next_id(number, &mut number) }) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
+            next => next?,
+        }
+        match libbpf_rs::Program::fd_from_id(number) {
+            // It has gone meanwhile.
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => {}
+            opened => {
+                let program = opened.map_err(|error| io_error(&error))?;
+                names.push(program_name(program.as_fd())?);
+            }
+        }
+    }
 }
 
 /// Loads a program that writes `value` to the first two words of the packet's control block, the lower half first, and

@@ -80,11 +80,11 @@ impl<'a> Subject<'a> {
     }
 
     fn clat(&self, pod: Ipv6Net) -> Result<Ipv6Addr> {
-        address::derive(pod, self.request.network.clat_prefix)
+        address::derive(pod, self.request.network.own.clat_prefix)
     }
 
     fn prefix(&self) -> Result<Pool6> {
-        prefix::find(&self.request.network, Node::run()?, &self.node.name)
+        prefix::find(self.request, &self.node)
     }
 
     fn wanted(&self, pod: Ipv6Net) -> Result<Wanted<'a>> {
@@ -132,8 +132,8 @@ fn add(request: &Request, steps: &mut Steps) -> Result<Value> {
     let previous = request.network.previous.clone().unwrap_or_default();
     let Some(pod) = subject.address()? else { return Ok(previous) };
     fordway_bpf::probe()?;
-    let wanted = subject.wanted(pod)?;
     let namespace = subject.namespace()?;
+    let wanted = subject.wanted(pod)?;
     match make(&subject, &wanted, pod, &namespace, steps) {
         Ok(()) => Ok(previous),
         Err(failure) if failure.code == Code::Interrupted => Err(failure),
@@ -157,14 +157,18 @@ fn make(
     steps.next("the pod's entry")?;
     let programs = subject.node.enter(
         |pods: &Pods| {
-            let config = config(wanted.prefix, network.allow_private)?;
+            let config = config(wanted.prefix, network.own.allow_private)?;
             Ok(pods.programs(&config, link_layer_len)?)
         },
         |programs| subject.entry(pod, wanted.clat, programs.id),
     )?;
     steps.next("the node's route")?;
     Node::route(pod.addr(), wanted.clat)?;
-    namespace.run(|| wanted.make(&programs, steps))?
+    namespace.run(|| wanted.make(&programs, steps))??;
+    if subject.node.has(&subject.entry(pod, wanted.clat, programs.id))? {
+        return Ok(());
+    }
+    Err(Failure::new(Code::Later, "the pod's entry was removed while the pod was made"))
 }
 
 /// Removes what a pod may have: first what others may use, and the entry last, which tells where to look. Without an entry
@@ -176,7 +180,9 @@ fn remove(subject: &Subject<'_>, namespace: Option<&NetNs>, steps: &mut Steps) -
     let routed = entry.map(|(pod, _)| pod.clat);
     let derived = || subject.clat(subject.address().ok().flatten()?).ok();
     let clat = routed.or_else(derived);
-    let cleared = namespace.map_or(Ok(()), |it| it.run(|| pod::clear(interface, clat, steps))?);
+    let was_begun = routed.is_some();
+    let clear = |it: &NetNs| it.run(|| pod::clear(interface, clat, was_begun, steps))?;
+    let cleared = namespace.map_or(Ok(()), clear);
     if cleared.as_ref().is_err_and(|failure| failure.code == Code::Interrupted) {
         return cleared;
     }
@@ -202,28 +208,27 @@ fn check(request: &Request) -> Result<()> {
     let wanted = subject.wanted(pod)?;
     let namespace = subject.namespace()?;
     let link_layer_len = namespace.run(|| pod::link_layer_len(wanted.interface))??;
-    let config = config(wanted.prefix, request.network.allow_private)?;
-    let programs = fordway_bpf::pod_programs_id(&config, link_layer_len)?;
+    let config = config(wanted.prefix, request.network.own.allow_private)?;
+    let id = fordway_bpf::pod_programs_id(&config, link_layer_len)?;
     let mut wrong = Vec::new();
     let pods = subject.node.pods()?;
     let entry = pods.as_ref().map(|pods| pods.get(subject.key())).transpose()?.flatten();
     match entry {
         None => wrong.push("the pod has no entry".to_owned()),
-        Some((entry, _)) if entry != subject.entry(pod, wanted.clat, programs) => {
+        Some((entry, _)) if entry != subject.entry(pod, wanted.clat, id) => {
             wrong.push(
-                "the pod was made with another prefix, another address or another version of the plugin"
+                "the pod was made with another prefix, another address or another version of the plugin, \
+                 or has lost its programs"
                     .to_owned(),
             );
         }
         Some(_) => {}
     }
-    if !pods.is_some_and(|pods| pods.has_programs(programs)) {
-        wrong.push("the programs of the node's pods are not loaded".to_owned());
-    }
+    let programs = pods.map(|pods| pods.pinned(id)).transpose()?.flatten();
     if !Node::is_routed(pod.addr(), wanted.clat)? {
         wrong.push(format!("the node has no route to the CLAT's address {}", wanted.clat));
     }
-    wrong.extend(namespace.run(|| wanted.check(programs))??);
+    wrong.extend(namespace.run(|| wanted.check(programs.as_ref()))??);
     if wrong.is_empty() {
         return Ok(());
     }
@@ -260,6 +265,6 @@ fn status(request: &Request) -> Result<()> {
         }
     }
     probed?;
-    let found = prefix::find(&request.network, Node::run()?, &node.name);
+    let found = prefix::find(request, &node);
     found.map(drop).map_err(|failure| Failure { code: Code::NotAvailable, ..failure })
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -16,6 +16,12 @@ const TYPE: &str = "fordway-cni";
 /// Endings of names that runtimes read; `.conflist` is a list of plugins.
 const ENDINGS: [&str; 3] = ["conf", "conflist", "json"];
 
+/// Keys of the plugin's entry that are not the caller's: the first is this plugin's, the others are the list's.
+const RESERVED: [&str; 3] = ["type", "name", "cniVersion"];
+
+/// Tells a version of a file from others without reading it: length, and time of the last change in s and ns.
+type Stamp = (u64, i64, i64);
+
 /// Where the plugin is installed, and how.
 #[derive(Clone, Debug)]
 pub struct Installation {
@@ -23,6 +29,8 @@ pub struct Installation {
     conf_dir: PathBuf,
     /// The plugin's entry in the list.
     entry: Value,
+    /// Of this program, and of the installed one when both were equal.
+    equal: Option<[Stamp; 2]>,
 }
 
 impl Installation {
@@ -36,6 +44,10 @@ impl Installation {
             Failure::new(Code::Decoding, "the plugin's keys are no JSON object")
                 .details(error.to_string())
         })?;
+        if let Some(key) = RESERVED.into_iter().find(|key| keys.contains_key(*key)) {
+            let what = format!("the key {key:?} is not one of the plugin's own");
+            return Err(Failure::new(Code::Field, what).details("leave it out"));
+        }
         let mut entry = json!({ "type": TYPE });
         let mut sample = json!({ "cniVersion": "1.1.0", "name": "sample", "type": TYPE });
         for map in [&mut entry, &mut sample] {
@@ -44,7 +56,8 @@ impl Installation {
             }
         }
         Request::read(Command::Status, |_| None, sample.to_string().as_bytes())?;
-        Ok(Installation { bin_dir: bin_dir.to_owned(), conf_dir: conf_dir.to_owned(), entry })
+        let [bin_dir, conf_dir] = [bin_dir, conf_dir].map(Path::to_owned);
+        Ok(Installation { bin_dir, conf_dir, entry, equal: None })
     }
 
     /// Installs what is missing or different. Returns what was done, as sentences; nothing if all was there.
@@ -52,15 +65,8 @@ impl Installation {
     /// # Errors
     ///
     /// [`Code::Io`], and [`Code::Later`] while there is no list of plugins yet.
-    pub fn install(&self) -> Result<Vec<String>> {
-        let mut done = Vec::new();
-        let program = self.bin_dir.join(TYPE);
-        let own =
-            fs::read("/proc/self/exe").map_err(failed("read", Path::new("/proc/self/exe")))?;
-        if fs::read(&program).ok().as_ref() != Some(&own) {
-            replace(&program, &own, 0o755)?;
-            done.push(format!("installed {}", program.display()));
-        }
+    pub fn install(&mut self) -> Result<Vec<String>> {
+        let mut done: Vec<String> = self.install_program()?.into_iter().collect();
         let (path, mut list) = self.list()?;
         let plugins = plugins(&path, &mut list)?;
         let mut wanted: Vec<Value> =
@@ -74,7 +80,27 @@ impl Installation {
         Ok(done)
     }
 
-    /// Takes the entry out of all lists, and removes the program. Returns what was done, as sentences.
+    /// Reads this program and the installed one only if one of them has changed since they were equal.
+    fn install_program(&mut self) -> Result<Option<String>> {
+        let program = self.bin_dir.join(TYPE);
+        let own = Path::new("/proc/self/exe");
+        let stamps = || Some([stamp(own)?, stamp(&program)?]);
+        if self.equal.is_some() && stamps() == self.equal {
+            return Ok(None);
+        }
+        let octets = fs::read(own).map_err(failed("read", own))?;
+        // One that changes while it is read is read again.
+        let before = stamps();
+        if fs::read(&program).ok().as_ref() == Some(&octets) {
+            self.equal = before;
+            return Ok(None);
+        }
+        replace(&program, &octets, 0o755)?;
+        self.equal = stamps();
+        Ok(Some(format!("installed {}", program.display())))
+    }
+
+    /// Takes the entry out of all lists, so that no new pod has a CLAT. Returns what was done, as sentences.
     ///
     /// # Errors
     ///
@@ -91,13 +117,22 @@ impl Installation {
                 done.push(format!("took {TYPE} out of {}", path.display()));
             }
         }
+        Ok(done)
+    }
+
+    /// Removes the program. As long as pods with a CLAT live, a runtime that keeps the list of a pod's making calls it for their
+    /// DEL. Returns what was done, if anything was.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::Io`].
+    pub fn remove_program(&self) -> Result<Option<String>> {
         let program = self.bin_dir.join(TYPE);
         match fs::remove_file(&program) {
-            Ok(()) => done.push(format!("removed {}", program.display())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed("remove", &program)(error)),
+            Ok(()) => Ok(Some(format!("removed {}", program.display()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("remove", &program)(error)),
         }
-        Ok(done)
     }
 
     /// The list that a runtime uses: the first by name.
@@ -123,6 +158,11 @@ impl Installation {
         paths.sort();
         Ok(paths)
     }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = path.metadata().ok()?;
+    Some((found.len(), found.mtime(), found.mtime_nsec()))
 }
 
 fn read(path: PathBuf) -> Result<(PathBuf, Value)> {
@@ -188,23 +228,32 @@ mod tests {
             let (_, list) = read(path.to_owned()).unwrap();
             list["plugins"].as_array().unwrap().iter().map(|it| it["type"].clone()).collect()
         };
-        let installation = with(r#"{ "pref64": "64:ff9b::/96" }"#);
+        let mut installation = with(r#"{ "pref64": "64:ff9b::/96" }"#);
         assert_eq!(installation.install().unwrap().len(), 2);
         assert_eq!(installation.install().unwrap(), Vec::<String>::new());
         assert_eq!(types(&first), ["ptp", TYPE]);
         assert_eq!(types(&second), ["ptp"]);
-        let mode = bin.path().join(TYPE).metadata().unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o755);
+        let program = bin.path().join(TYPE);
+        assert_eq!(program.metadata().unwrap().permissions().mode() & 0o777, 0o755);
+        // Another program in its place, and none.
+        fs::write(&program, "other").unwrap();
+        assert_eq!(installation.install().unwrap().len(), 1);
+        fs::remove_file(&program).unwrap();
+        assert_eq!(installation.install().unwrap().len(), 1);
+        assert_eq!(installation.install().unwrap(), Vec::<String>::new());
         // Other keys replace the entry.
         assert_eq!(with("{}").install().unwrap().len(), 1);
         assert_eq!(types(&first), ["ptp", TYPE]);
         // The network's own plugin writes its list anew.
         fs::write(&first, list.to_string()).unwrap();
         assert_eq!(with("{}").install().unwrap().len(), 1);
-        assert_eq!(with("{}").uninstall().unwrap().len(), 2);
+        assert_eq!(with("{}").uninstall().unwrap().len(), 1);
         assert_eq!(read(first).unwrap().1, list);
-        assert_eq!(fs::read_dir(bin.path()).unwrap().count(), 0);
         assert_eq!(with("{}").uninstall().unwrap(), Vec::<String>::new());
+        assert!(program.exists());
+        assert!(with("{}").remove_program().unwrap().is_some());
+        assert_eq!(fs::read_dir(bin.path()).unwrap().count(), 0);
+        assert_eq!(with("{}").remove_program().unwrap(), None);
     }
 
     #[test]
@@ -213,7 +262,10 @@ mod tests {
         let new = |keys: &str| Installation::new(bin.path(), conf.path(), keys);
         assert_eq!(new("[]").unwrap_err().code, Code::Decoding);
         assert_eq!(new(r#"{ "pref46": "x" }"#).unwrap_err().code, Code::Field);
-        let installation = new("{}").unwrap();
+        for key in RESERVED {
+            assert_eq!(new(&json!({ key: "x" }).to_string()).unwrap_err().code, Code::Field);
+        }
+        let mut installation = new("{}").unwrap();
         assert_eq!(installation.install().unwrap_err().code, Code::Later);
         fs::write(conf.path().join("10-pods.conf"), r#"{ "type": "ptp" }"#).unwrap();
         assert_eq!(installation.install().unwrap_err().code, Code::Configuration);

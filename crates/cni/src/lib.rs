@@ -8,14 +8,15 @@
 //! |---|---|---|
 //! | two addresses, an IPv4 default route, two stubs at the device | the pod's namespace | the namespace |
 //! | a route to the CLAT's address, where the node routes to pods one by one | the node | the pod's device, or DEL |
-//! | an entry in a BPF map | `/sys/fs/bpf/fordway-cni` | DEL or GC |
+//! | an entry in a BPF map | `/sys/fs/bpf/fordway-cni` | DEL or GC, or [`clean`] after the pod |
 //!
 //! The entry is made first and removed last, so whatever a killed plugin has left can be found: by the next ADD of that
-//! pod, by DEL, and by GC. The entry's key is computed from the names of network, container and interface; no state file
-//! says which pod has what.
+//! pod, by DEL, by GC, and by [`clean`] where no runtime calls the plugin any more. The entry's key is computed from the
+//! names of network, container and interface; no state file says which pod has what.
 #![forbid(unsafe_code)]
 
 mod address;
+mod clean;
 mod command;
 mod failure;
 mod install;
@@ -25,8 +26,10 @@ mod node;
 mod pod;
 mod prefix;
 mod request;
+mod run;
 mod steps;
 
+pub use clean::{Cleaned, clean};
 pub use command::{answer, versions};
 pub use failure::{Code, Failure};
 pub use install::Installation;

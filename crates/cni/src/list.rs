@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use fordway_bpf::{Pod, PodTotals};
+use fordway_bpf::{Pod, PodTotals, attached_pods};
 use fordway_xlat::Direction;
 use serde::Serialize;
 
@@ -29,6 +29,9 @@ pub struct Listed {
     pub address: Ipv6Addr,
     /// The CLAT's.
     pub clat: Ipv6Addr,
+    /// Whether programs of the pod are at a device. If not, the pod is gone and nobody has called DEL, or somebody has taken
+    /// the programs off.
+    pub attached: bool,
     /// Packets from IPv4 to IPv6.
     pub v4_to_v6: u64,
     /// Packets from IPv6 to IPv4.
@@ -42,7 +45,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    fn of((pod, totals): (Pod, PodTotals)) -> Self {
+    fn of((pod, totals): (Pod, PodTotals), attached: &[u64]) -> Self {
         let [v4_to_v6, v6_to_v4] =
             Direction::ALL.map(|direction| totals.translated[direction as usize]);
         Listed {
@@ -50,6 +53,7 @@ impl Listed {
             interface: pod.interface,
             address: pod.address,
             clat: pod.clat,
+            attached: attached.contains(&pod.key),
             v4_to_v6,
             v6_to_v4,
             foreign: totals.foreign,
@@ -66,8 +70,11 @@ impl Listed {
         }
     }
 
-    /// What was lost, such as `too_big 3`.
+    /// What was lost, such as `too_big 3`, or all.
     fn lost(&self) -> String {
+        if !self.attached {
+            return "not attached".to_owned();
+        }
         let foreign = (self.foreign > 0).then_some(("foreign", self.foreign));
         let reasons =
             self.drops.iter().chain(&self.untranslatable).map(|(label, count)| (*label, *count));
@@ -85,7 +92,9 @@ impl Listed {
 pub fn list() -> Result<List> {
     let pods = Node::current()?.pods()?;
     let entries = pods.map(|pods| pods.list()).transpose()?.unwrap_or_default();
-    Ok(List { pods: entries.into_iter().map(Listed::of).collect() })
+    let keys: Vec<u64> = entries.iter().map(|(pod, _)| pod.key).collect();
+    let attached = if keys.is_empty() { Vec::new() } else { attached_pods(&keys)? };
+    Ok(List { pods: entries.into_iter().map(|entry| Listed::of(entry, &attached)).collect() })
 }
 
 impl fmt::Display for List {

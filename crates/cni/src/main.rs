@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use fordway_cni::{
-    Code, Command, Failure, Installation, Request, Result, Steps, answer, list, versions,
+    Code, Command, Failure, Installation, Request, Result, Steps, answer, clean, list, versions,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -33,6 +33,7 @@ const LONGEST: u64 = 4 << 20;
 Examples:
   fordway-cni list            pods of this node, with what their CLATs translated and lost
   fordway-cni list --json     the same for scripts
+  fordway-cni clean           removes what pods have left that are gone, where no runtime calls DEL
   fordway-cni install --config '{\"pref64\":\"64:ff9b::/96\"}'
   CNI_COMMAND=VERSION fordway-cni </dev/null"
 )]
@@ -64,14 +65,16 @@ enum Action {
         #[arg(long)]
         watch: bool,
     },
-    /// Takes the plugin out of all lists, and removes its program. Pods keep their CLATs.
+    /// Takes the plugin out of all lists, and cleans. Pods keep their CLATs until they end; with the last one the program goes.
     Uninstall {
         #[command(flatten)]
         place: Place,
-        /// Keep running afterwards, as a DaemonSet has to.
+        /// Keep running, clean again as pods end, and remove the program after the last one.
         #[arg(long)]
         watch: bool,
     },
+    /// Removes the entries and routes of pods that are gone, which no runtime removes after `uninstall`.
+    Clean,
     /// Lists the pods of this node that have a CLAT.
     List {
         /// Print JSON.
@@ -120,6 +123,7 @@ fn people() -> ExitCode {
     let done = match Cli::parse().action {
         Action::Install { place, config, watch } => install(&place, &config, watch),
         Action::Uninstall { place, watch } => uninstall(&place, watch),
+        Action::Clean => clean().map(|cleaned| cleaned.to_string()),
         Action::List { json } => list().map(|list| {
             if json {
                 serde_json::to_string_pretty(&list).unwrap_or_default()
@@ -141,34 +145,38 @@ fn people() -> ExitCode {
 const INTERVAL: Duration = Duration::from_secs(5);
 
 fn install(place: &Place, config: &str, watch: bool) -> Result<String> {
-    let installation = Installation::new(&place.bin_dir, &place.conf_dir, config)?;
-    if !watch {
-        return installation.install().map(|done| done.join("\n"));
-    }
-    let mut said = String::new();
-    until_ended(|| {
-        // A failure is told once, and tried again: the network's plugin may come later.
-        let now = installation
-            .install()
-            .map_or_else(|failure| format!("error: {failure}"), |done| done.join("\n"));
-        if !now.is_empty() && now != said {
-            eprintln!("{now}");
-        }
-        said = now;
-    })
+    let mut installation = Installation::new(&place.bin_dir, &place.conf_dir, config)?;
+    let mut work = || installation.install().map(|done| done.join("\n"));
+    if watch { until_ended(work) } else { work() }
 }
 
 fn uninstall(place: &Place, watch: bool) -> Result<String> {
-    let done = Installation::new(&place.bin_dir, &place.conf_dir, "{}")?.uninstall()?.join("\n");
-    if !watch {
-        return Ok(done);
+    let installation = Installation::new(&place.bin_dir, &place.conf_dir, "{}")?;
+    let done = installation.uninstall()?.join("\n");
+    let work = || {
+        let cleaned = clean()?;
+        let removed = if cleaned.left == 0 { installation.remove_program()? } else { None };
+        Ok(removed.into_iter().chain([cleaned.to_string()]).collect::<Vec<_>>().join("\n"))
+    };
+    if watch {
+        tell(&done);
+        return until_ended(work);
     }
-    eprintln!("{done}");
-    until_ended(|| {})
+    print(&done);
+    work()
 }
 
-/// Calls `work` at intervals until the process is asked to end: as a container's first process it has to do so itself.
-fn until_ended(mut work: impl FnMut()) -> Result<String> {
+/// Tells what was done, if anything was, where nobody waits for an answer.
+fn tell(text: &str) {
+    if !text.is_empty() {
+        eprintln!("{text}");
+    }
+}
+
+/// Calls `work` at intervals until the process is asked to end: as a container's first process it has to do so itself. What
+/// `work` returns is told when it changes. A failure is told once, and tried again: the network's plugin may come later.
+fn until_ended(mut work: impl FnMut() -> Result<String>) -> Result<String> {
+    let mut said = String::new();
     let failed = |error: io::Error| failure(Code::Io, error.to_string());
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -176,7 +184,11 @@ fn until_ended(mut work: impl FnMut()) -> Result<String> {
         let mut ended = signal(SignalKind::terminate()).map_err(failed)?;
         let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
         loop {
-            work();
+            let now = work().unwrap_or_else(|failure| format!("error: {failure}"));
+            if now != said {
+                tell(&now);
+            }
+            said = now;
             tokio::select! {
                 _ = ended.recv() => return Ok(String::new()),
                 _ = interrupted.recv() => return Ok(String::new()),

@@ -1,17 +1,12 @@
 //! The node's part: entries of pods, and routes to CLATs.
 
-use std::fs::{self, DirBuilder};
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use fordway_bpf::{Pod, PodPrograms, Pods, pods_root};
-use fordway_net::{BriefLock, IpNet, NamespaceId, Netlink, Route};
+use fordway_bpf::{Pod, PodPrograms, Pods, attached_pods, pods_root, remove_empty};
+use fordway_net::{IpNet, NamespaceId, Netlink, Route};
 
-use crate::{Code, Failure, Result, prefix};
-
-/// Where locks and discovered prefixes are.
-const RUN: &str = "/run/fordway-cni";
+use crate::{Code, Failure, Result, run};
 
 /// Error number of the kernel: there is no such route.
 const ESRCH: i32 = 3;
@@ -33,24 +28,6 @@ impl Node {
         Ok(Node { folder: pods_root().join(&name), name, inode: id.inode })
     }
 
-    /// The folder of locks and prefixes.
-    pub(crate) fn run() -> Result<&'static Path> {
-        let made = DirBuilder::new().recursive(true).mode(0o755).create(RUN);
-        made.map_err(|error| {
-            Failure::new(Code::Io, format!("cannot make {RUN}")).details(error.to_string())
-        })?;
-        Ok(Path::new(RUN))
-    }
-
-    /// Locks other plugins of this node out.
-    pub(crate) fn lock(&self) -> Result<BriefLock> {
-        Ok(BriefLock::acquire(&self.lock_file()?)?)
-    }
-
-    fn lock_file(&self) -> Result<PathBuf> {
-        Ok(Node::run()?.join(format!("lock-{}", self.name)))
-    }
-
     /// The entries, if there are any.
     pub(crate) fn pods(&self) -> Result<Option<Pods>> {
         Ok(Pods::open(&self.folder)?)
@@ -63,7 +40,7 @@ impl Node {
         programs: impl FnOnce(&Pods) -> Result<PodPrograms>,
         make: impl FnOnce(&PodPrograms) -> Pod,
     ) -> Result<PodPrograms> {
-        let _lock = self.lock()?;
+        let _lock = run::lock(&self.name)?;
         let pods = Pods::create(&self.folder)?;
         let programs = programs(&pods)?;
         let pod = make(&programs);
@@ -92,9 +69,38 @@ impl Node {
         Ok(programs)
     }
 
+    /// Whether a pod's entry is as [`Node::enter`] has left it. [`Node::clean`] is over, or comes later.
+    pub(crate) fn has(&self, pod: &Pod) -> Result<bool> {
+        let _lock = run::lock(&self.name)?;
+        let found = self.pods()?.map(|pods| pods.get(pod.key)).transpose()?.flatten();
+        Ok(found.is_some_and(|(found, _)| found == *pod))
+    }
+
+    /// Removes entries and routes of pods that have no programs at a device any more: such a pod is gone, or its ADD has
+    /// not come to its end. Returns these pods.
+    pub(crate) fn clean(&self) -> Result<Vec<Pod>> {
+        if self.pods()?.is_none() {
+            return Ok(Vec::new());
+        }
+        // No ADD finds out that its entry is there, and attaches programs after the look at them: it needs the lock then.
+        let _lock = run::lock(&self.name)?;
+        let Some(pods) = self.pods()? else { return Ok(Vec::new()) };
+        let mut gone: Vec<Pod> = pods.list()?.into_iter().map(|(pod, _)| pod).collect();
+        let keys: Vec<u64> = gone.iter().map(|pod| pod.key).collect();
+        let attached = attached_pods(&keys)?;
+        gone.retain(|pod| !attached.contains(&pod.key));
+        for pod in &gone {
+            Node::unroute(pod.clat)?;
+            pods.remove(pod.key)?;
+        }
+        pods.tidy()?;
+        self.forget()?;
+        Ok(gone)
+    }
+
     /// Removes pods' entries, and what no pod uses any more.
     pub(crate) fn leave(&self, keys: &[u64]) -> Result<()> {
-        let _lock = self.lock()?;
+        let _lock = run::lock(&self.name)?;
         let Some(pods) = self.pods()? else { return self.forget() };
         for key in keys {
             pods.remove(*key)?;
@@ -103,16 +109,13 @@ impl Node {
         self.forget()
     }
 
-    /// Without entries no file is left. The lock is held.
+    /// Without entries no file is left, and no folder that is empty. The lock is held.
     fn forget(&self) -> Result<()> {
         if self.pods()?.is_some() {
             return Ok(());
         }
-        prefix::forget(Node::run()?, &self.name);
-        // Another plugin that waits for the lock makes its file anew.
-        let _ = fs::remove_file(self.lock_file()?);
-        // The folder that has those of all namespaces.
-        let _ = fs::remove_dir(pods_root());
+        remove_empty(&self.folder);
+        run::forget(&self.name);
         Ok(())
     }
 

@@ -24,7 +24,11 @@ const GROWTH: u32 = 28;
 const TCP_V6: u32 = 60;
 
 /// Error numbers of the kernel.
+const ENOENT: i32 = 2;
+const ESRCH: i32 = 3;
 const EEXIST: i32 = 17;
+const ENODEV: i32 = 19;
+const EADDRNOTAVAIL: i32 = 99;
 
 /// What a pod has to have.
 #[derive(Clone, Copy, Debug)]
@@ -85,9 +89,14 @@ impl Wanted<'_> {
     }
 
     /// What is not as [`Wanted::make`] leaves it, as clauses.
-    pub(crate) fn check(&self, programs: u64) -> Result<Vec<String>> {
+    pub(crate) fn check(&self, programs: Option<&PodPrograms>) -> Result<Vec<String>> {
         let mut netlink = Netlink::open()?;
-        let mut wrong = PodHook::new(index(self.interface)?, false).check(self.key, programs)?;
+        let mut wrong = match programs {
+            Some(programs) => {
+                PodHook::new(index(self.interface)?, false).check(self.key, programs)?
+            }
+            None => vec!["the programs of the node's pods are not loaded".to_owned()],
+        };
         let present = netlink.addresses(Some(self.interface))?;
         for address in self.addresses() {
             if !present.iter().any(|it| it.same_object(&address)) {
@@ -154,24 +163,84 @@ fn own_routes(netlink: &mut Netlink, interface: &str) -> Result<Vec<Route>> {
     Ok(routes)
 }
 
-/// Takes everything away that a pod may have. What can't be removed vanishes with the namespace; the first error is
-/// returned at the end.
-pub(crate) fn clear(interface: &str, clat: Option<Ipv6Addr>, steps: &mut Steps) -> Result<()> {
+/// Takes everything away that a pod may have. `was_begun`: [`Wanted::make`] has been here. After an error all else is taken
+/// away; the first error is returned. What can't be removed vanishes with the namespace.
+pub(crate) fn clear(
+    interface: &str,
+    clat: Option<Ipv6Addr>,
+    was_begun: bool,
+    steps: &mut Steps,
+) -> Result<()> {
     let mut netlink = Netlink::open()?;
     // The plugin before may have taken the interface away, and with it all that was on it.
     let Some(link) = netlink.find_link(interface)? else { return Ok(()) };
+    let mut outcome = Outcome(Ok(()));
     steps.next("removing the pod's route")?;
-    for route in own_routes(&mut netlink, interface)? {
-        netlink.delete_route(&route)?;
+    for route in outcome.of(own_routes(&mut netlink, interface)).unwrap_or_default() {
+        outcome.of(unless_gone(netlink.delete_route(&route)));
     }
     steps.next("removing the programs")?;
-    PodHook::new(link.index, false).detach()?;
+    outcome.of(PodHook::new(link.index, false).detach(was_begun).map_err(Failure::from));
     steps.next("removing the pod's addresses")?;
     let is_ours = |it: &Address| {
         it.address.addr() == IpAddr::V4(V4) || clat.is_some_and(|clat| it.address.addr() == clat)
     };
-    for address in netlink.addresses(Some(interface))?.iter().filter(|it| is_ours(it)) {
-        netlink.delete_address(address)?;
+    let addresses = netlink.addresses(Some(interface)).map_err(Failure::from);
+    for address in outcome.of(addresses).unwrap_or_default().iter().filter(|it| is_ours(it)) {
+        outcome.of(unless_gone(netlink.delete_address(address)));
     }
-    Ok(())
+    outcome.0
+}
+
+/// The first error of several operations.
+struct Outcome(Result<()>);
+
+impl Outcome {
+    fn of<T>(&mut self, done: Result<T>) -> Option<T> {
+        done.map_err(|failure| {
+            if self.0.is_ok() {
+                self.0 = Err(failure);
+            }
+        })
+        .ok()
+    }
+}
+
+/// What is not there any more is removed.
+fn unless_gone(removed: fordway_net::Result<()>) -> Result<()> {
+    const GONE: [i32; 4] = [ENOENT, ESRCH, ENODEV, EADDRNOTAVAIL];
+    match removed {
+        Err(error) if error.errno().is_some_and(|number| GONE.contains(&number)) => Ok(()),
+        removed => Ok(removed?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_error_is_told_and_the_rest_is_done() {
+        let mut outcome = Outcome(Ok(()));
+        let failure = |what: &str| Failure::new(Code::Io, what);
+        assert_eq!(outcome.of(Ok(1)), Some(1));
+        assert_eq!(outcome.of::<()>(Err(failure("first"))), None);
+        assert_eq!(outcome.of(Ok(2)), Some(2));
+        assert_eq!(outcome.of::<()>(Err(failure("second"))), None);
+        assert_eq!(outcome.0, Err(failure("first")));
+    }
+
+    #[test]
+    fn what_is_gone_is_no_error() {
+        let refused = |number: i32| {
+            unless_gone(Err(fordway_net::Error::Socket {
+                operation: "test",
+                source: std::io::Error::from_raw_os_error(number),
+            }))
+        };
+        for number in [2, 3, 19, 99] {
+            assert_eq!(refused(number), Ok(()));
+        }
+        assert_eq!(refused(1).unwrap_err().code, Code::Io);
+    }
 }

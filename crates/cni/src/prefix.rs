@@ -1,21 +1,28 @@
 //! The translation prefix: configured, or discovered by DNS (RFC 7050) and kept in a file until it expires.
 
 use std::fs;
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use fordway_discovery::{Found, Settings, Watcher, remaining};
+use fordway_discovery::{Found, Settings, Watcher, after, remaining};
 use fordway_net::privilege;
 use fordway_xlat::addr::Pool6;
 use serde::{Deserialize, Serialize};
 
+use crate::node::Node;
 use crate::request::{Network, Pref64};
-use crate::{Code, Failure, Result};
+use crate::{Code, Command, Failure, Request, Result, run};
 
 /// How long name servers are waited for. A runtime has other pods to make.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// For how long an expired prefix is used before silent name servers are asked again.
+const EXTENSION: Duration = Duration::from_secs(60);
+
+/// Where name servers listen.
+const DNS: u16 = 53;
 
 /// What the file holds.
 #[derive(Serialize, Deserialize)]
@@ -25,25 +32,39 @@ struct Kept {
     until: u64,
 }
 
-/// The prefix of a network. Files are in the folder `run`, and their names end with `node`.
-pub(crate) fn find(network: &Network, run: &Path, node: &str) -> Result<Pool6> {
-    if let Pref64::Fixed(prefix) = network.pref64 {
+/// The prefix of a request's network. A discovered one is kept in a file, which goes with the node's last pod. So on a node
+/// without pods none is kept, unless an ADD makes one.
+pub(crate) fn find(request: &Request, node: &Node) -> Result<Pool6> {
+    let network = &request.network;
+    if let Pref64::Fixed(prefix) = network.own.pref64 {
         return Ok(prefix);
     }
-    let file = run.join(format!("pref64-{:016x}-{node}", network.number()));
+    let file = run::prefix_file(network.number(), &node.name);
+    let keep = |prefix: Pool6, until: Duration| {
+        let has_pods =
+            || Ok::<_, Failure>(request.command == Command::Add || node.pods()?.is_some());
+        if !has_pods()? {
+            return Ok(());
+        }
+        let kept = Kept { prefix: prefix.to_string(), until: until.as_secs() };
+        let _lock = run::lock(&node.name)?;
+        if !has_pods()? {
+            run::forget(&node.name);
+            return Ok(());
+        }
+        run::replace(&file, &serde_json::to_vec(&kept).unwrap_or_default())
+    };
     let kept = read(&file);
     if let Some((prefix, left)) = kept
         && !left.is_zero()
     {
         return Ok(prefix);
     }
-    match discover(network, run) {
-        Ok((prefix, until)) => {
-            write(&file, &Kept { prefix: prefix.to_string(), until: until.as_secs() })?;
-            Ok(prefix)
-        }
+    match (discover(network), kept) {
+        (Ok((prefix, until)), _) => keep(prefix, until).map(|()| prefix),
         // An expired prefix is better than none while name servers do not answer.
-        Err(failure) => kept.map(|(prefix, _)| prefix).ok_or(failure),
+        (Err(_), Some((prefix, _))) => keep(prefix, after(EXTENSION)).map(|()| prefix),
+        (Err(failure), None) => Err(failure),
     }
 }
 
@@ -53,25 +74,8 @@ fn read(file: &Path) -> Option<(Pool6, Duration)> {
     Some((kept.prefix.parse().ok()?, remaining(Duration::from_secs(kept.until))))
 }
 
-/// Replaces the file at once, so that no reader sees a part of it.
-fn write(file: &Path, kept: &Kept) -> Result<()> {
-    let text = serde_json::to_vec(kept).unwrap_or_default();
-    replace(file, &text)
-}
-
-fn replace(file: &Path, text: &[u8]) -> Result<()> {
-    let mut name = file.as_os_str().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let new = PathBuf::from(name);
-    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
-    written.map_err(|error| {
-        Failure::new(Code::Io, format!("cannot write {}", file.display()))
-            .details(error.to_string())
-    })
-}
-
 /// Asks the name servers, and gives the prefix and the time at which it expires.
-fn discover(network: &Network, run: &Path) -> Result<(Pool6, Duration)> {
+fn discover(network: &Network) -> Result<(Pool6, Duration)> {
     // Pods' routers may differ from the node's, so only the name servers are asked.
     let settings = Settings { advertisements: false, ..Settings::default() };
     let failed = |error: fordway_discovery::Error| {
@@ -79,14 +83,11 @@ fn discover(network: &Network, run: &Path) -> Result<(Pool6, Duration)> {
             .details(error.to_string())
     };
     let watcher = Watcher::open(settings).map_err(failed)?;
-    let found = if network.nameservers.is_empty() {
+    let found = if network.own.nameservers.is_empty() {
         look(watcher)?
     } else {
-        let file = run.join(format!("resolv-{:016x}-{}", network.number(), std::process::id()));
-        replace(&file, resolv_conf(&network.nameservers).as_bytes())?;
-        let found = look(watcher.resolv_conf(&file));
-        let _ = fs::remove_file(&file);
-        found?
+        let servers = network.own.nameservers.iter().map(|server| SocketAddr::new(*server, DNS));
+        look(watcher.resolvers(servers.collect()))?
     };
     let prefix = found.preferred(None).ok_or_else(|| {
         Failure::new(Code::Later, "no name server tells a translation prefix (RFC 7050)").details(
@@ -96,10 +97,6 @@ fn discover(network: &Network, run: &Path) -> Result<(Pool6, Duration)> {
     // Without an end it is looked at again at the next start of the host.
     let until = prefix.until.unwrap_or(Duration::from_secs(u64::MAX));
     Ok((prefix.pool6, until))
-}
-
-fn resolv_conf(servers: &[IpAddr]) -> String {
-    servers.iter().map(|server| format!("nameserver {server}\n")).collect()
 }
 
 /// Looks once, in a thread without capabilities: it parses what others send.
@@ -118,18 +115,6 @@ fn look(watcher: Watcher) -> Result<Found> {
     thread::spawn(look).join().unwrap_or_else(panicked)
 }
 
-/// Removes the files of a node without pods.
-pub(crate) fn forget(run: &Path, node: &str) {
-    let Ok(entries) = fs::read_dir(run) else { return };
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with("pref64-") && name.contains(node) {
-            // One that stays is out of date at most.
-            let _ = fs::remove_file(&path);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,24 +122,19 @@ mod tests {
     #[test]
     fn a_kept_prefix_is_read_until_it_expires() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("pref64-1-node");
+        let file = folder.path().join("pref64");
         assert_eq!(read(&file), None);
-        let kept = |until| Kept { prefix: "2001:db8:64::/96".to_owned(), until };
-        write(&file, &kept(u64::MAX)).unwrap();
+        let write = |until| {
+            let kept = Kept { prefix: "2001:db8:64::/96".to_owned(), until };
+            run::replace(&file, &serde_json::to_vec(&kept).unwrap()).unwrap();
+        };
+        write(u64::MAX);
         let (prefix, left) = read(&file).unwrap();
         assert_eq!(prefix.to_string(), "2001:db8:64::/96");
         assert!(!left.is_zero());
-        write(&file, &kept(0)).unwrap();
+        write(0);
         assert!(read(&file).unwrap().1.is_zero());
         fs::write(&file, "{").unwrap();
         assert_eq!(read(&file), None);
-        forget(folder.path(), "node");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn name_servers_of_the_configuration() {
-        let servers = ["2001:db8::53".parse().unwrap(), "192.0.2.53".parse().unwrap()];
-        assert_eq!(resolv_conf(&servers), "nameserver 2001:db8::53\nnameserver 192.0.2.53\n");
     }
 }

@@ -66,6 +66,11 @@ impl Command {
         })
     }
 
+    /// Whether it has to remove what is there, whatever the plugin's own keys say: they may have changed since ADD.
+    const fn removes(self) -> bool {
+        matches!(self, Command::Del | Command::Gc)
+    }
+
     /// Whether it is about one pod.
     const fn has_pod(self) -> bool {
         matches!(self, Command::Add | Command::Del | Command::Check)
@@ -89,13 +94,19 @@ pub struct Request {
 pub(crate) struct Network {
     pub(crate) version: String,
     pub(crate) name: String,
+    pub(crate) own: Own,
+    pub(crate) previous: Option<Value>,
+    /// Only of GC.
+    pub(crate) valid: Option<BTreeSet<u64>>,
+}
+
+/// What the plugin's own keys say.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
     pub(crate) pref64: Pref64,
     pub(crate) clat_prefix: Option<Ipv6Net>,
     pub(crate) nameservers: Vec<IpAddr>,
     pub(crate) allow_private: bool,
-    pub(crate) previous: Option<Value>,
-    /// Only of GC.
-    pub(crate) valid: Option<BTreeSet<u64>>,
 }
 
 /// The translation prefix.
@@ -133,12 +144,18 @@ pub(crate) fn number(texts: &[&str]) -> u64 {
     u64::from_be_bytes(octets)
 }
 
-/// What the configuration says beside texts and lists that are read by hand.
+/// The keys of the specification that the plugin needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Written {
     cni_version: String,
     name: String,
+}
+
+/// The plugin's own keys.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenOwn {
     #[serde(default = "auto")]
     pref64: String,
     clat_prefix: Option<String>,
@@ -213,21 +230,44 @@ fn check_names(container: &str, interface: &str) -> Result<()> {
     Ok(())
 }
 
+/// What serde says of a configuration.
+fn undecodable(error: &serde_json::Error) -> Failure {
+    Failure::new(Code::Decoding, "the network configuration can't be read")
+        .details(error.to_string())
+}
+
+impl Own {
+    fn read(map: Map<String, Value>) -> Result<Own> {
+        let written: WrittenOwn =
+            serde_json::from_value(Value::Object(map)).map_err(|error| undecodable(&error))?;
+        Ok(Own {
+            pref64: pref64(&written.pref64)?,
+            clat_prefix: written.clat_prefix.as_deref().map(clat_prefix).transpose()?,
+            nameservers: written.nameservers,
+            allow_private: written.allow_private,
+        })
+    }
+}
+
 impl Network {
     fn read(command: Command, configuration: &[u8]) -> Result<Network> {
-        let undecodable = |error: serde_json::Error| {
-            Failure::new(Code::Decoding, "the network configuration can't be read")
-                .details(error.to_string())
-        };
-        let map: Map<String, Value> = serde_json::from_slice(configuration).map_err(undecodable)?;
-        if let Some((key, value)) = map.iter().find(|(key, _)| !is_known(key)) {
+        let map: Map<String, Value> =
+            serde_json::from_slice(configuration).map_err(|error| undecodable(&error))?;
+        let (mut own, map): (Map<_, _>, Map<_, _>) =
+            map.into_iter().partition(|(key, _)| OWN.contains(&key.as_str()));
+        if command.removes() {
+            own.retain(|key, value| {
+                Own::read(Map::from_iter([(key.clone(), value.clone())])).is_ok()
+            });
+        } else if let Some((key, value)) = map.iter().find(|(key, _)| !is_known(key)) {
             let what = format!("unsupported field {key:?} with value {value}");
             return Err(Failure::new(Code::Field, what)
                 .details(format!("the plugin's own fields are {}", OWN.join(", "))));
         }
         let previous = map.get("prevResult").filter(|value| !value.is_null()).cloned();
         let valid = VALID.iter().find_map(|key| map.get(*key)).cloned();
-        let written: Written = serde_json::from_value(Value::Object(map)).map_err(undecodable)?;
+        let written: Written =
+            serde_json::from_value(Value::Object(map)).map_err(|error| undecodable(&error))?;
         if !VERSIONS.contains(&written.cni_version.as_str()) {
             let what = format!("CNI version {} is not supported", written.cni_version);
             return Err(Failure::new(Code::Version, what)
@@ -238,12 +278,9 @@ impl Network {
             _ => None,
         };
         Ok(Network {
-            pref64: pref64(&written.pref64)?,
-            clat_prefix: written.clat_prefix.as_deref().map(clat_prefix).transpose()?,
             version: written.cni_version,
             name: written.name,
-            nameservers: written.nameservers,
-            allow_private: written.allow_private,
+            own: Own::read(own)?,
             previous,
             valid,
         })
@@ -255,8 +292,9 @@ impl Network {
     }
 }
 
+/// Whether a key that is not the plugin's own may be there.
 fn is_known(key: &str) -> bool {
-    STANDARD.contains(&key) || OWN.contains(&key) || key.starts_with("cni.dev/")
+    STANDARD.contains(&key) || key.starts_with("cni.dev/")
 }
 
 /// Without a list nothing is known to be garbage.

@@ -145,7 +145,9 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
             || drafts.translators.iter().any(unread)
             || drafts.trt.iter().any(|draft| draft.value.pool6.is_empty());
         dns64::check::dns64(draft, &prefixes, unread, sink);
-        for listen in draft.at.each("listen", &draft.value.listen) {
+        let dns64::Dns64 { listen, listen_tls, listen_https, .. } = &draft.value;
+        let all = [("listen", listen), ("listen_tls", listen_tls), ("listen_https", listen_https)];
+        for listen in all.into_iter().flat_map(|(key, listen)| draft.at.each(key, listen)) {
             let taken = |it: &&SocketAddr| dns64::check::same_place(**it, *listen.get_ref());
             if let Some(metrics) = metrics.iter().find(taken) {
                 let message =
@@ -163,7 +165,8 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
         uplinks: complete().filter_map(|it| it.clat()?.uplink.as_ref()).collect(),
     };
     advertise::check::advertise(&drafts.advertise, &surroundings, sink);
-    let dns64 = drafts.dns64.iter().flat_map(|it| &it.value.listen).map(|it| (*it, "[dns64]"));
+    let dns64 = drafts.dns64.iter().flat_map(|it| it.value.connections());
+    let dns64 = dns64.map(|it| (*it, "[dns64]"));
     let metrics = metrics.iter().map(|it| (*it, "[metrics]"));
     let taken: Vec<_> = dns64.chain(metrics).collect();
     proxy::check::proxies(&drafts.proxies, &taken, sink);
@@ -181,7 +184,7 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
     dstm::check::dstm(server, tep, &drafts.dstm_clients, &around, sink);
 }
 
-/// Metrics beyond loopback are for those who show a token, or at least not for those who listen on the way.
+/// Metrics beyond loopback are for those who show a token. TLS keeps it from those who listen on the way, and no reader out.
 fn exposed(read: &Read<Metrics>, listen: &[Spanned<SocketAddr>], sink: &mut Sink) {
     let Metrics { certificate, key, token_file, .. } = &read.value;
     if let (Some(one), None) | (None, Some(one)) = (read.at.key("certificate"), read.at.key("key"))
@@ -192,10 +195,10 @@ fn exposed(read: &Read<Metrics>, listen: &[Spanned<SocketAddr>], sink: &mut Sink
     let Some(beyond) = listen.iter().find(|it| !it.get_ref().ip().is_loopback()) else { return };
     let address = beyond.get_ref();
     match (certificate.is_some() || key.is_some(), token_file) {
-        (false, None) if !read.at.has("token_file") => {
+        (_, None) if !read.at.has("token_file") => {
             let message = format!("`listen`: {address} is beyond loopback, and everybody may read");
-            let help = "write token_file = \"/etc/fordway/metrics.token\", or `certificate` and `key`; or \
-                        token_file = \"none\" if only those reach the address who may read";
+            let help = "write token_file = \"/etc/fordway/metrics.token\", or token_file = \"none\" if only those \
+                        reach the address who may read";
             sink.error(beyond.span(), message, help);
         }
         (false, Some(MetricsToken::File(_))) => {

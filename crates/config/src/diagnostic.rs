@@ -108,7 +108,7 @@ impl Sink {
         }
         let more = diagnostics.len().saturating_sub(MAX_KEPT);
         diagnostics.truncate(MAX_KEPT);
-        Report { source: Box::new(source), diagnostics, more }
+        Report { source: Box::new(source), diagnostics, more, note: None }
     }
 }
 
@@ -121,6 +121,8 @@ pub struct Report {
     diagnostics: Vec<Diagnostic>,
     /// How many were left out.
     more: usize,
+    /// What is to be said of all of them.
+    note: Option<String>,
 }
 
 impl Report {
@@ -134,6 +136,18 @@ impl Report {
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+
+    /// With a sentence behind all messages.
+    #[must_use]
+    pub fn with_note(self, note: String) -> Report {
+        Report { note: Some(note), ..self }
+    }
+
+    /// The sentence behind all messages.
+    #[must_use]
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// Each message as one line for a log or JSON: severity, line, column (both from 1, the column
@@ -164,6 +178,7 @@ impl Report {
         if self.more > 0 {
             rendered.push(format!("... and {} more of this kind", self.more));
         }
+        rendered.extend(self.note.as_ref().map(|note| format!("note: {note}")));
         rendered.join("\n\n")
     }
 

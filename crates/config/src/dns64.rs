@@ -28,6 +28,9 @@ use crate::value;
 
 /// The port of DNS.
 const PORT: u16 = 53;
+/// That of DNS over TLS, and that of HTTPS.
+const PORT_TLS: u16 = 853;
+const PORT_HTTPS: u16 = 443;
 
 /// Answers in a second to one client network, and at once.
 const RATE_DEFAULT: u32 = 5000;
@@ -45,6 +48,11 @@ fn usual_private() -> Vec<IpNet> {
 }
 
 const LISTEN: Plain<SocketAddr> = listen(|v| value::listen(v, PORT));
+const LISTEN_TLS: Plain<SocketAddr> = listen(|v| value::listen(v, PORT_TLS));
+const LISTEN_HTTPS: Plain<SocketAddr> = listen(|v| value::listen(v, PORT_HTTPS));
+const ADDRESSES_TLS: &str = "write addresses of this host such as listen_tls = [\"2001:db8:1::1\"]";
+const ADDRESSES_HTTPS: &str =
+    "write addresses of this host such as listen_https = [\"2001:db8:1::1\"]";
 const ADDRESSES: &str =
     "write addresses of this host such as listen = [\"2001:db8:1::1\", \"::1\"]";
 const SERVERS: &str =
@@ -93,6 +101,15 @@ keys! {
         /// Addresses to listen on, over UDP and TCP, with port 53 unless another is written. The host need not have an
         /// address yet. `"::"` is all IPv6 addresses and `"0.0.0.0"` all IPv4 addresses
         listen: Vec<SocketAddr> = some(LISTEN, ADDRESSES), needed(Vec::new(), ADDRESSES);
+        /// Addresses to listen on for DNS over TLS (RFC 7858), with port 853 unless another is written
+        listen_tls: Vec<SocketAddr> = list(LISTEN_TLS, ADDRESSES_TLS), or(Vec::new());
+        /// Addresses to listen on for DNS over HTTPS (RFC 8484), with port 443 unless another is written: HTTP/2, path
+        /// `/dns-query`
+        listen_https: Vec<SocketAddr> = list(LISTEN_HTTPS, ADDRESSES_HTTPS), or(Vec::new());
+        /// Certificate for both and those that vouch for it, in PEM. It is read again when the files change
+        certificate: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/dns.pem"))), or(None);
+        /// Key of the certificate, in PEM
+        key: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/dns.key"))), or(None);
         /// Servers that questions are passed on to, the one that answers fastest first
         upstream: Vec<Server> = some(UPSTREAM, SERVERS), needed(Vec::new(), SERVERS);
         /// CA certificates (PEM) for servers over TLS and HTTPS
@@ -117,7 +134,7 @@ keys! {
         /// is left is answered, with the extended error Blocked
         rebind_protection: bool = BOOLEAN, or(false);
         /// Addresses that count as private. An IPv4 network stands for IPv6 addresses with its addresses in a translation
-        /// prefix, too
+        /// prefix, and for those of 6to4 and Teredo, too
         rebind_private: Vec<IpNet> = list(NET, PRIVATE), or(usual_private(), "private, shared, link-local and loopback addresses");
         /// Names that may have private addresses, with all names below them
         rebind_exempt: Vec<Name> = EXEMPT, or(Vec::new());
@@ -180,6 +197,19 @@ keys! {
         forwards("forward"): Vec<Dns64Forward>, tables("[[dns64.forward]]");
         /// What differs for some clients
         policies("policy"): Vec<Dns64Policy>, tables("[[dns64.policy]]");
+    }
+}
+
+impl Dns64 {
+    /// All addresses at which it takes connections.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = &SocketAddr> {
+        self.listen.iter().chain(&self.listen_tls).chain(&self.listen_https)
+    }
+
+    /// Certificate and key of clients that speak TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<(&PathBuf, &PathBuf)> {
+        self.certificate.as_ref().zip(self.key.as_ref())
     }
 }
 

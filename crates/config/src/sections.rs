@@ -58,9 +58,10 @@ keys! {
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Metrics, reload(Restart) {
         /// HTTP endpoint for Prometheus, at `/metrics`, and for [health](api.md#health). Off without an address. One beyond
-        /// loopback needs a certificate or a token
+        /// loopback needs `token_file`
         listen: Vec<SocketAddr> = list(SOCKET, "write a list such as [\"[::1]:9464\"]"), or(Vec::new());
-        /// Certificate and those that vouch for it, in PEM: clients speak TLS. It is read again at each reload
+        /// Certificate and those that vouch for it, in PEM: clients speak TLS. It is read again at each reload,
+        /// and when its file or that of its key changes
         certificate: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/metrics.pem"))), or(None);
         /// Key of the certificate, in PEM
         key: Option<PathBuf> = Given(file(|v| value::file(v, "/etc/fordway/metrics.key"))), or(None);

@@ -1,4 +1,4 @@
-//! `--set`: keys that the command line sets in a configuration.
+//! Keys that the command line (`--set`) and a controller (`fordway apply`) set in a configuration.
 
 use std::borrow::Cow;
 
@@ -6,9 +6,23 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::diagnostic::Sink;
+use crate::source::{Giver, Setting};
 
-const HELP: &str = "write --set SECTION.KEY=VALUE, such as --set dns64.rate=unlimited; where a section has several tables, \
-                    --set SECTION.NAME.KEY=VALUE";
+impl Giver {
+    /// How to write a setting.
+    fn help(self) -> &'static str {
+        match self {
+            Giver::CommandLine => {
+                "write --set SECTION.KEY=VALUE, such as --set dns64.rate=unlimited; where a section has several tables, \
+                 --set SECTION.NAME.KEY=VALUE"
+            }
+            Giver::Controller => {
+                "name keys SECTION.KEY, such as dns64.rate; where a section has several tables, SECTION.NAME.KEY with a \
+                 name that the file has"
+            }
+        }
+    }
+}
 
 /// Sections of which there may be several tables, with the key that names each.
 const LISTS: [(&str, &str); 5] = [
@@ -22,62 +36,70 @@ const LISTS: [(&str, &str); 5] = [
 type Name<'i> = Spanned<Cow<'i, str>>;
 type Value<'i> = Spanned<DeValue<'i>>;
 
-/// The texts of `--set SECTION.KEY=VALUE`, in the order of the command line. Each replaces a value of the file.
+/// The texts of `--set SECTION.KEY=VALUE`, in the order of the command line, and keys of a controller. Each replaces a value
+/// of the file.
 ///
 /// Values are written as in the file. A value that is not TOML is text, because a shell removes quotation marks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The section of keys that have none in front.
-    section: Option<&'static str>,
+    /// All keys have a section in front.
     texts: Vec<String>,
+    /// Those of a controller.
+    applied: Vec<String>,
 }
 
 impl Settings {
     /// Settings whose keys all have a section in front.
     #[must_use]
     pub fn new(texts: &[String]) -> Settings {
-        Settings { section: None, texts: texts.to_vec() }
+        Settings { texts: texts.to_vec(), applied: Vec::new() }
     }
 
     /// Settings whose keys are those of `section`, unless another section stands in front.
     #[must_use]
-    pub fn of(section: &'static str, texts: &[String]) -> Settings {
-        Settings { section: Some(section), texts: texts.to_vec() }
+    pub fn of(section: &str, texts: &[String]) -> Settings {
+        let with_section = |text: &String| match text.split_once('=') {
+            Some((key, value)) => format!("{}={value}", whole(section, key.trim())),
+            None => text.clone(),
+        };
+        Settings { texts: texts.iter().map(with_section).collect(), applied: Vec::new() }
     }
 
-    /// With further ones behind them, whose keys have a section in front.
+    /// With the keys of a controller, which all have a section in front. They replace those of the command line.
     #[must_use]
-    pub fn and(&self, texts: &[String]) -> Settings {
-        Settings { section: self.section, texts: [&self.texts[..], texts].concat() }
+    pub fn with_applied(&self, applied: Vec<String>) -> Settings {
+        Settings { texts: self.texts.clone(), applied }
     }
 
-    /// Each setting as a line of TOML.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    /// Each setting as a line of TOML. Of one key, the last counts.
+    pub(crate) fn lines(&self) -> Vec<(Giver, String)> {
         let line = |text: &String| {
             let Some((key, value)) = text.split_once('=') else { return text.clone() };
-            let (key, value) = (self.whole(key.trim()), value.trim());
+            let (key, value) = (key.trim(), value.trim());
             let line = format!("{key} = {value}");
             match split(&line) {
                 Some(_) => line,
                 None => format!("{key} = {}", toml::Value::from(value)),
             }
         };
-        self.texts.iter().map(line).collect()
-    }
-
-    /// A key with a section in front.
-    fn whole(&self, key: &str) -> String {
-        let Some(section) = self.section else { return key.to_owned() };
-        let first = key.split('.').next().unwrap_or(key);
-        let sections = crate::sections();
-        let mut own = sections.iter().filter(|(name, _)| name.split('.').next() == Some(section));
-        let is_key = own.any(|(_, keys)| keys.iter().any(|key| key.name == first));
-        let is_section = first != key && sections.iter().any(|(name, _)| *name == first);
-        if is_section && !is_key { key.to_owned() } else { format!("{section}.{key}") }
+        let of_command = self.texts.iter().map(|text| (Giver::CommandLine, line(text)));
+        let of_controller = self.applied.iter().map(|text| (Giver::Controller, line(text)));
+        of_command.chain(of_controller).collect()
     }
 }
 
-/// The value of a key in a whole configuration, as `--set` names keys; `None`: there is none.
+/// A key with a section in front, which is `section` if it has none.
+fn whole(section: &str, key: &str) -> String {
+    let first = key.split('.').next().unwrap_or(key);
+    let sections = crate::sections();
+    let mut own = sections.iter().filter(|(name, _)| name.split('.').next() == Some(section));
+    let is_key = own.any(|(_, keys)| keys.iter().any(|key| key.name == first));
+    let is_section = first != key && sections.iter().any(|(name, _)| *name == first);
+    if is_section && !is_key { key.to_owned() } else { format!("{section}.{key}") }
+}
+
+/// The value of a key in a whole configuration, as `--set` names keys; `None`: there is none. If a section has one table,
+/// its name may be left out.
 #[must_use]
 pub fn value_of<'t>(table: &'t toml::Table, key: &str) -> Option<&'t toml::Value> {
     let mut names = key.split('.');
@@ -86,24 +108,30 @@ pub fn value_of<'t>(table: &'t toml::Table, key: &str) -> Option<&'t toml::Value
     if let (Some(tables), Some((_, named))) =
         (value.as_array(), LISTS.iter().find(|(section, _)| *section == first))
     {
-        let name = names.next()?;
-        let is_called =
-            |it: &&toml::Value| it.get(named).and_then(toml::Value::as_str) == Some(name);
-        value = tables.iter().find(is_called)?;
+        let called = names.clone().next();
+        let is_called = |it: &&toml::Value| it.get(named).and_then(toml::Value::as_str) == called;
+        value = match (tables.iter().find(is_called), &tables[..]) {
+            (Some(table), _) => {
+                names.next();
+                table
+            }
+            (None, [table]) => table,
+            (None, _) => return None,
+        };
     }
     names.try_fold(value, |value, name| value.get(name))
 }
 
-/// Puts settings into the tables of a file; each is a line of TOML behind blanks.
-pub(crate) fn apply<'i>(root: &mut DeTable<'i>, lines: &'i [String], sink: &mut Sink) {
-    for line in lines {
+/// Puts settings into the tables of a file.
+pub(crate) fn apply<'i>(root: &mut DeTable<'i>, settings: &'i [Setting], sink: &mut Sink) {
+    for Setting { giver, line } in settings {
         let placed = match split(line) {
             Some((names, value)) => place_in(root, names, value),
             None => Err("this is no key with a value".to_owned()),
         };
         if let Err(message) = placed {
             let place = line.len() - line.trim_start().len()..line.len();
-            sink.error(place, message, HELP);
+            sink.error(place, message, giver.help());
         }
     }
 }
@@ -168,7 +196,9 @@ fn place_in<'i>(
                 if at.is_some() {
                     names.next();
                 } else if tables.len() > 1 {
-                    return Err(format!("there are several [[{text}]], and none has this {key}"));
+                    let wanted = wanted.unwrap_or_default();
+                    let none = format!("none has the {key} \"{wanted}\"");
+                    return Err(format!("there are several [[{text}]], and {none}"));
                 }
                 let one = tables.get_mut(at.unwrap_or(0)).map(Spanned::get_mut);
                 let Some(DeValue::Table(inner)) = one else { break };
@@ -214,7 +244,8 @@ mod tests {
     #[test]
     fn values_are_found_by_their_keys() {
         let texts = ["translator.b.mtu=1400".to_owned()];
-        let settings = Settings::new(&["translator.b.mtu=1300".to_owned()]).and(&texts);
+        let settings = Settings::new(&["translator.b.mtu=1300".to_owned()]);
+        let settings = settings.with_applied(texts.to_vec());
         let table = parse_with("file", TWO, &settings).unwrap().config.to_toml();
         assert_eq!(value_of(&table, "translator.b.mtu"), Some(&1400.into()));
         assert_eq!(value_of(&table, "log.level"), Some(&"info".into()));
@@ -222,6 +253,13 @@ mod tests {
         {
             let found = value_of(&table, missing);
             assert!(found.is_none(), "{missing}: {found:?}");
+        }
+        assert_eq!(value_of(&table, "translator.mtu"), None, "which of the two?");
+        let one = TWO.split_at(TWO.rfind("[[").unwrap()).0;
+        let settings = Settings::default().with_applied(vec!["translator.mtu=1400".to_owned()]);
+        let table = parse_with("file", one, &settings).unwrap().config.to_toml();
+        for key in ["translator.mtu", "translator.a.mtu"] {
+            assert_eq!(value_of(&table, key), Some(&1400.into()), "{key}");
         }
     }
 
@@ -250,10 +288,24 @@ mod tests {
     }
 
     #[test]
+    fn errors_say_who_has_set_a_key() {
+        let of_command = Settings::new(&["log.level=debug".to_owned()]);
+        let applied = ["translator.c.mtu=1400", "translator.b.mtu=100"].map(str::to_owned);
+        let said = parse_with("file", TWO, &of_command.with_applied(applied.to_vec())).unwrap_err();
+        let said = said.render(false);
+        assert!(said.contains("none has the name \"c\"\n --> keys of a controller:1:1"), "{said}");
+        assert!(said.contains("name keys SECTION.KEY") && !said.contains("--set"), "{said}");
+        assert!(said.contains(" --> keys of a controller:2:20"), "{said}");
+    }
+
+    #[test]
     fn a_short_form_may_leave_its_section_out() {
-        let settings = |texts: &[&str]| {
+        let settings = |texts: &[&str]| -> Vec<String> {
             let texts: Vec<String> = texts.iter().map(|it| (*it).to_owned()).collect();
-            Settings::of("translator", &texts).lines()
+            // A controller's keys are whole.
+            let applied = vec!["log.level=\"info\"".to_owned()];
+            let settings = Settings::of("translator", &texts).with_applied(applied);
+            settings.lines().into_iter().map(|(_, line)| line).collect()
         };
         let texts = ["mtu=1400", "quotas.sessions=5", "control.timeout=9s", "log.to=x", "alg=[]"];
         let expected = [
@@ -262,6 +314,7 @@ mod tests {
             "control.timeout = \"9s\"",
             "translator.log.to = \"x\"",
             "translator.alg = []",
+            "log.level = \"info\"",
         ];
         assert_eq!(settings(&texts), expected);
     }

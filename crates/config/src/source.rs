@@ -2,19 +2,40 @@
 
 use std::ops::Range;
 
-/// What stands for a file's name in messages about settings.
-const ORIGIN: &str = "--set";
-
 /// A text and settings. Places count octets through the text, one octet between, and the settings, each a line.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// The name of the text that errors show, usually the file's.
     pub(crate) origin: String,
     pub(crate) text: String,
-    /// Each setting behind so many blanks that the octets of the line count as places.
-    pub(crate) settings: Vec<String>,
-    /// The settings, one below the other.
-    lines: String,
+    /// The settings.
+    pub(crate) settings: Vec<Setting>,
+    /// The settings of each giver, one below the other, and the place of the first octet.
+    given: Vec<(Giver, String, usize)>,
+}
+
+/// A setting: a line of TOML behind so many blanks that the octets of the line count as places.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) giver: Giver,
+    pub(crate) line: String,
+}
+
+/// Who has given a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Giver {
+    CommandLine,
+    Controller,
+}
+
+impl Giver {
+    /// What stands for a file's name in messages about a setting.
+    fn origin(self) -> &'static str {
+        match self {
+            Giver::CommandLine => "--set",
+            Giver::Controller => "keys of a controller",
+        }
+    }
 }
 
 /// A text that errors show lines of.
@@ -27,21 +48,28 @@ pub(crate) struct Part<'s> {
 }
 
 impl Source {
-    /// `settings`: each a line of TOML.
-    pub(crate) fn new(origin: &str, text: &str, settings: &[String]) -> Source {
-        let (mut lines, mut padded) = (String::new(), Vec::new());
-        for line in settings {
-            padded.push(" ".repeat(text.len() + 1 + lines.len()) + line);
-            lines = lines + line + "\n";
+    /// `settings`: each a line of TOML; those of one giver stand together.
+    pub(crate) fn new(origin: &str, text: &str, settings: &[(Giver, String)]) -> Source {
+        let mut given: Vec<(Giver, String, usize)> = Vec::new();
+        let (mut padded, mut place) = (Vec::new(), text.len() + 1);
+        for (giver, line) in settings {
+            padded.push(Setting { giver: *giver, line: " ".repeat(place) + line });
+            match given.last_mut() {
+                Some((last, lines, _)) if last == giver => *lines += &format!("{line}\n"),
+                _ => given.push((*giver, format!("{line}\n"), place)),
+            }
+            place += line.len() + 1;
         }
-        Source { origin: origin.to_owned(), text: text.to_owned(), settings: padded, lines }
+        Source { origin: origin.to_owned(), text: text.to_owned(), settings: padded, given }
     }
 
     /// The part that a place lies in.
     pub(crate) fn part(&self, at: usize) -> Part<'_> {
-        match at > self.text.len() && !self.lines.is_empty() {
-            true => Part { origin: ORIGIN, text: &self.lines, start: self.text.len() + 1 },
-            false => Part { origin: &self.origin, text: &self.text, start: 0 },
+        match self.given.iter().rev().find(|(_, _, start)| at >= *start) {
+            Some((giver, lines, start)) => {
+                Part { origin: giver.origin(), text: lines, start: *start }
+            }
+            None => Part { origin: &self.origin, text: &self.text, start: 0 },
         }
     }
 

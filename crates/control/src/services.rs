@@ -12,6 +12,12 @@ use serde::{Deserialize, Serialize};
 pub struct Dns64Status {
     /// Where it listens.
     pub listen: Vec<SocketAddr>,
+    /// Where it listens for DNS over TLS.
+    #[serde(default)]
+    pub listen_tls: Vec<SocketAddr>,
+    /// Where it listens for DNS over HTTPS.
+    #[serde(default)]
+    pub listen_https: Vec<SocketAddr>,
     /// Its threads.
     pub threads: usize,
     /// Prefixes of synthesised addresses, where no policy says otherwise; empty: none are synthesised.

@@ -14,6 +14,18 @@ counters! {
     udp_queries,
     /// Messages received by TCP.
     tcp_queries,
+    /// Messages received by TLS.
+    tls_queries,
+    /// Messages received by HTTPS.
+    https_queries,
+    /// Requests by HTTPS that were no queries, or not answered: an HTTP status other than 200.
+    https_refused,
+    /// TLS handshakes that failed.
+    handshakes_failed,
+    /// How often a changed certificate was taken into use since the last reload.
+    certificates_reloaded: u64,
+    /// How often a changed certificate was of no use.
+    certificates_failed: u64,
     /// Queries with a server cookie of this server.
     cookies_valid,
     /// Queries with a client cookie alone.

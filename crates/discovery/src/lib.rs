@@ -73,6 +73,12 @@ pub fn remaining(until: Duration) -> Duration {
     until.saturating_sub(boottime::now())
 }
 
+/// The time of [`Prefix::until`] that is so far from now.
+#[must_use]
+pub fn after(time: Duration) -> Duration {
+    boottime::now().saturating_add(time)
+}
+
 /// How long ago a time such as [`RouterReport::heard`] was.
 #[must_use]
 pub fn elapsed(since: Duration) -> Duration {

@@ -21,16 +21,30 @@ const BEHIND_STUBS: [&str; 2] =
 pub(super) struct ResolvConf {
     path: PathBuf,
     behind: Vec<PathBuf>,
+    /// In place of those in the files.
+    given: Option<Vec<SocketAddr>>,
 }
 
 impl ResolvConf {
     pub(super) fn new(path: &Path) -> Self {
         let behind = if path == Path::new(resolv_conf::PATH) { &BEHIND_STUBS[..] } else { &[] };
-        Self { path: path.to_owned(), behind: behind.iter().map(PathBuf::from).collect() }
+        Self {
+            path: path.to_owned(),
+            behind: behind.iter().map(PathBuf::from).collect(),
+            given: None,
+        }
+    }
+
+    /// These resolvers, whatever files say.
+    pub(super) fn given(resolvers: Vec<SocketAddr>) -> Self {
+        Self { path: PathBuf::new(), behind: Vec::new(), given: Some(resolvers) }
     }
 
     /// The resolvers, in their order: those of the network where the host itself has only a stub.
     pub(super) fn read(&self) -> Vec<SocketAddr> {
+        if let Some(given) = &self.given {
+            return given.clone();
+        }
         let servers = resolv_conf::servers(&self.path);
         let is_stub = |servers: &[SocketAddr]| servers.iter().all(|one| one.ip().is_loopback());
         if !servers.is_empty() && is_stub(&servers) {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::net::Ipv6Addr;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
@@ -106,6 +107,12 @@ impl Watcher {
     #[must_use]
     pub fn resolv_conf(self, path: &Path) -> Self {
         Self { resolv_conf: ResolvConf::new(path), ..self }
+    }
+
+    /// Asks these resolvers, and not those of the host.
+    #[must_use]
+    pub fn resolvers(self, resolvers: Vec<SocketAddr>) -> Self {
+        Self { resolv_conf: ResolvConf::given(resolvers), ..self }
     }
 
     /// The prefixes, as they change. Nothing is known before [`Watcher::run`].

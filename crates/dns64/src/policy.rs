@@ -93,9 +93,15 @@ impl Policy {
 
     /// The longest prefix, of this policy, of the site or the Well-Known one, that an address begins with.
     pub(crate) fn covering(&self, v6: Ipv6Addr) -> Option<Pool6> {
+        self.containing(v6).max_by_key(|pool6| pool6.len())
+    }
+
+    /// All prefixes, of this policy, of the site or the Well-Known one, that an address begins with: one may lie in another,
+    /// and translators elsewhere need not have the longest.
+    pub(crate) fn containing(&self, v6: Ipv6Addr) -> impl Iterator<Item = Pool6> {
         let ranges = self.ranges.iter().flat_map(|range| &range.pool6);
         let all = self.pool6.iter().chain(ranges).chain(&self.site).chain(&[Pool6::WELL_KNOWN]);
-        all.filter(|pool6| pool6.contains(v6)).max_by_key(|pool6| pool6.len()).copied()
+        all.filter(move |pool6| pool6.contains(v6)).copied()
     }
 
     /// Whether an AAAA record counts (RFC 6147 section 5.1.4).

@@ -3,7 +3,7 @@
 //! Of answers to questions for public names, records with such addresses are taken out before anything else is made of them:
 //! A and AAAA records, those of the additional section, and HTTPS and SVCB records with such hints.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hickory_proto::op::{Edns, Message};
 use hickory_proto::rr::rdata::SVCB;
@@ -78,14 +78,27 @@ impl Rebinding {
         })
     }
 
+    /// Whether an IPv6 address is private, or packets for it may reach a private IPv4 address.
     fn has_v6(&self, policy: &Policy, v6: Ipv6Addr) -> bool {
-        let translated = || policy.covering(v6).and_then(|pool6| pool6.extract(v6));
-        let embedded = v6.to_ipv4_mapped().or_else(translated);
-        self.has(v6.into()) || embedded.is_some_and(|v4| self.has(v4.into()))
+        let translated = policy.containing(v6).filter_map(|pool6| pool6.extract(v6));
+        let mut embedded = translated.chain(embedded(v6));
+        self.has(v6.into()) || embedded.any(|v4| self.has(v4.into()))
     }
 
     fn has(&self, address: IpAddr) -> bool {
         self.private.iter().any(|net| net.contains(&address))
+    }
+}
+
+/// The IPv4 address in an IPv6 address that needs no prefix of a translator: 6to4 (RFC 3056 section 2), the client's of Teredo
+/// (RFC 4380 section 4), IPv4-mapped and IPv4-compatible (RFC 4291 section 2.5.5).
+fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let of = |high, low| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match v6.segments() {
+        [0x2002, high, low, ..] => Some(of(high, low)),
+        // Teredo inverts it.
+        [0x2001, 0, .., high, low] => Some(of(!high, !low)),
+        _ => v6.to_ipv4(),
     }
 }
 

@@ -193,12 +193,17 @@ impl Task {
         let mut pace = Pace::new(Sweeper::over(processors()));
         // The tables may be those of an earlier process with other settings.
         pace.sweeper.review();
-        let mut last: Option<Arc<Nat64>> = None;
+        let mut last: Option<(Arc<Nat64>, u32)> = None;
         loop {
             self.core.follow();
             let mut pause = INTERVAL;
-            if let Some(nat64) = self.core.get().tables().cloned() {
-                if last.as_ref().is_some_and(|last| !Arc::ptr_eq(last, &nat64)) {
+            let tables = self.core.get().tables().map(|nat64| (Arc::clone(nat64), nat64.settled()));
+            // Settings that may still be refused end nothing, and it is not the time to sweep by those before them.
+            if let Some((nat64, settled)) = tables.filter(|(_, settled)| *settled > 0) {
+                let is_known = |(last, times): &(Arc<Nat64>, u32)| {
+                    Arc::ptr_eq(last, &nat64) && *times == settled
+                };
+                if last.as_ref().is_some_and(|last| !is_known(last)) {
                     // Threads may still make entries by the earlier settings: these are reviewed, too.
                     if !self.pass_grace() {
                         return;
@@ -207,7 +212,7 @@ impl Task {
                 }
                 let Some(next) = self.stretch(&mut pace, &nat64) else { return };
                 pause = next;
-                last = Some(nat64);
+                last = Some((nat64, settled));
             }
             if self.stop.wait(pause) {
                 return;

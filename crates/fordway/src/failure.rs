@@ -113,11 +113,14 @@ impl Failure {
         match self {
             Failure::Config(report) => {
                 let place = |(severity, line, column, message)| {
-                    let origin = report.origin();
-                    (severity == Severity::Error)
-                        .then(|| format!("{origin}:{line}:{column}: {message}"))
+                    let place = match line {
+                        0 => "a key that was set".to_owned(),
+                        _ => format!("{}:{line}:{column}", report.origin()),
+                    };
+                    (severity == Severity::Error).then(|| format!("{place}: {message}"))
                 };
-                report.lines().filter_map(place).collect::<Vec<_>>().join("; ")
+                let lines = report.lines().filter_map(place);
+                lines.chain(report.note().map(str::to_owned)).collect::<Vec<_>>().join("; ")
             }
             Failure::Rendered(text) => text.clone(),
             Failure::Usage(message) | Failure::Failed(message) => match &message.hint {
@@ -257,5 +260,12 @@ mod tests {
         let line = Failure::Config(report).line();
         assert!(line.starts_with("test.toml:2:"), "{line}");
         assert!(!line.contains('\n') && !line.contains("error:"), "{line}");
+        let settings = fordway_config::Settings::new(&["log.level=loud".to_owned()]);
+        let report = fordway_config::parse_with("test.toml", "", &settings).unwrap_err();
+        let line = Failure::Config(report.with_note("it was set".to_owned())).line();
+        assert!(
+            line.contains("; a key that was set: `level`") && line.ends_with("; it was set"),
+            "{line}"
+        );
     }
 }

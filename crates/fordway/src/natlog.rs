@@ -3,6 +3,8 @@
 //! Each `[[translator.log]]` has its own thread and queue, so a slow or absent collector delays neither packets nor other
 //! logs. While there is no connection to a collector of a stream, records wait in the queue. Those that do not fit in it, or
 //! can't be written, are counted as lost.
+//!
+//! A log that ends has some seconds for what waits ([`LAST`]). A collector that does not answer makes nobody wait for longer.
 
 mod ipfix;
 mod json;
@@ -13,7 +15,7 @@ mod syslog;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -38,7 +40,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Time that a log has to write what waits when it ends.
 const LAST: Duration = Duration::from_secs(2);
 
-/// The logs of a translator. Dropping it writes what waits, and ends them.
+/// Time until a log that ends is left to itself: [`LAST`] and some for the message that is under way.
+const ENDING: Duration = Duration::from_secs(3);
+
+/// The logs of a translator. Dropping it writes what waits, and ends them, within [`ENDING`].
 #[derive(Debug, Default)]
 pub(crate) struct Logs(Vec<Log>);
 
@@ -48,6 +53,8 @@ struct Log {
     queue: Option<Sender<Record>>,
     counts: Arc<Counts>,
     thread: Option<JoinHandle<()>>,
+    /// Closed when the thread ends.
+    ended: Receiver<()>,
 }
 
 /// What became of a log's records.
@@ -125,21 +132,43 @@ impl Log {
         let counts = Arc::new(Counts::default());
         let whose = format!("{name}: {}", config.to);
         let writer = Writer { name: whose, sink, encode, counts: Arc::clone(&counts) };
+        let (runs, ended) = channel();
         let thread = thread::Builder::new()
             .name(format!("{name}-log"))
-            .spawn(move || writer.run(&records))
+            .spawn(move || {
+                let _runs: Sender<()> = runs;
+                writer.run(&records);
+            })
             .map_err(|error| Failure::failed(format!("cannot make a thread: {error}")))?;
-        Ok(Log { config: config.clone(), queue: Some(queue), counts, thread: Some(thread) })
+        Ok(Log { config: config.clone(), queue: Some(queue), counts, thread: Some(thread), ended })
+    }
+}
+
+impl Log {
+    /// Has the thread end when it has written what waits, or its time is over.
+    fn end(&mut self) {
+        self.counts.ends.store(true, Ordering::Relaxed);
+        self.queue = None;
     }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // The thread ends when it has written what waits, or its time is over.
-        self.counts.ends.store(true, Ordering::Relaxed);
-        self.queue = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        self.end();
+    }
+}
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        self.0.iter_mut().for_each(Log::end);
+        let deadline = Instant::now() + ENDING;
+        for log in &mut self.0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if log.ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+                tracing::warn!("{}: no answer; the log ends without what waits", log.config.to);
+            } else if let Some(thread) = log.thread.take() {
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -199,18 +228,16 @@ impl Writer {
         // A collector that can't be reached is complained of before there is anything to lose.
         self.reach(&mut complained);
         while let Ok(first) = records.recv() {
-            if !self.reach(&mut complained) {
+            let is_reached = self.reach(&mut complained);
+            let is_late = self.counts.ends.load(Ordering::Relaxed)
+                && ends.get_or_insert_with(Instant::now).elapsed() > LAST;
+            if !is_reached || is_late {
                 let left = 1 + records.try_iter().count() as u64;
                 self.counts.lost.fetch_add(left, Ordering::Relaxed);
+                tracing::warn!("{}: the log ends, and {left} records are lost", self.name);
                 return;
             }
             self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
-            if self.counts.ends.load(Ordering::Relaxed) {
-                let since = *ends.get_or_insert_with(Instant::now);
-                if since.elapsed() > LAST {
-                    return;
-                }
-            }
             self.encode.begin(SystemTime::now());
             let mut next = Some(first);
             // What waits goes out together.

@@ -44,6 +44,12 @@ pub(crate) fn dns64(config: &Config, local: &[IpNet]) -> Result<Option<dns64::Se
         dns64.rate.map(|rate| Rate { per_second: positive(rate), burst: positive(dns64.burst) });
     Ok(Some(dns64::Settings {
         listen: dns64.listen.clone(),
+        listen_tls: dns64.listen_tls.clone(),
+        listen_https: dns64.listen_https.clone(),
+        tls: dns64.tls().map(|(certificate, key)| dns64::Files {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        }),
         threads: threads(dns64.threads),
         upstream: upstream(dns64),
         policies: policies(config, dns64)?,

@@ -3,9 +3,8 @@
 use fordway_dns64::Ede;
 use hickory_proto::op::ResponseCode;
 
-use super::cookie::COOKIE;
-use super::query::{HEADER, OPTION_COOKIE, Query};
-use super::ready::add_option;
+use super::extras::Extras;
+use super::query::{HEADER, Query};
 
 const QR: u16 = 0x8000;
 const TC: u16 = 0x0200;
@@ -24,11 +23,11 @@ pub(super) enum Brief {
     /// Too much is under way: SERVFAIL.
     Overload,
     /// The client is to retry by TCP: TC.
-    ComeByTcp,
+    Truncated,
     /// The client is to retry with the server's cookie: BADCOOKIE.
-    ComeWithCookie,
+    BadCookie,
     /// The query's cookie has a length that no cookie has: FORMERR.
-    NoCookie,
+    MalformedCookie,
     /// The cookie is all that was asked for.
     Cookie,
 }
@@ -39,29 +38,24 @@ impl Brief {
         let code = match self {
             Brief::Prohibited => ResponseCode::Refused,
             Brief::Overload => ResponseCode::ServFail,
-            Brief::ComeByTcp | Brief::Cookie => ResponseCode::NoError,
-            Brief::ComeWithCookie => ResponseCode::BADCOOKIE,
-            Brief::NoCookie => ResponseCode::FormErr,
+            Brief::Truncated | Brief::Cookie => ResponseCode::NoError,
+            Brief::BadCookie => ResponseCode::BADCOOKIE,
+            Brief::MalformedCookie => ResponseCode::FormErr,
         };
         code.into()
     }
 
     /// Appends the answer; `size` is the size of datagrams that this server takes.
-    pub(super) fn write(
-        self,
-        query: &Query<'_>,
-        cookie: Option<[u8; COOKIE]>,
-        size: u16,
-        out: &mut Vec<u8>,
-    ) {
+    pub(super) fn write(self, query: &Query<'_>, extras: Extras, size: u16, out: &mut Vec<u8>) {
         let ede: Option<(u16, &str)> = match self {
             Brief::Prohibited => Some((Ede::PROHIBITED, "")),
             Brief::Overload => Some((Ede::OTHER, "too many queries under way")),
-            Brief::ComeByTcp | Brief::ComeWithCookie | Brief::NoCookie | Brief::Cookie => None,
+            Brief::Truncated | Brief::BadCookie | Brief::MalformedCookie | Brief::Cookie => None,
         };
-        let cut = if self == Brief::ComeByTcp { TC } else { 0 };
+        let cut = if self == Brief::Truncated { TC } else { 0 };
         let flags = QR | cut | RA | query.repeated_flags() | (self.rcode() & LOW_RCODE);
         let additional = u16::from(query.edns.is_some());
+        let start = out.len();
         let questions = u16::from(!query.question.is_empty());
         out.reserve(HEADER + query.question.len() + 80);
         for word in [query.id, flags, questions, 0, 0, additional] {
@@ -85,9 +79,7 @@ impl Brief {
                 out.extend_from_slice(text.as_bytes());
             }
         }
-        if let Some(cookie) = cookie {
-            add_option(opt, OPTION_COOKIE, &cookie, out);
-        }
+        extras.write(start, opt, out);
     }
 }
 
@@ -97,6 +89,7 @@ mod tests {
     use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
     use hickory_proto::rr::{Name, RecordType};
 
+    use super::super::cookie::COOKIE;
     use super::*;
 
     fn answer(brief: Brief, edns: bool) -> Message {
@@ -114,14 +107,14 @@ mod tests {
         }
         let query = query.to_vec().unwrap();
         let mut out = Vec::new();
-        let cookie = edns.then_some([7; COOKIE]);
-        brief.write(&Query::read(&query).unwrap(), cookie, 1232, &mut out);
+        let extras = Extras { cookie: Some([7; COOKIE]), pads: false };
+        brief.write(&Query::read(&query).unwrap(), extras, 1232, &mut out);
         Message::from_vec(&out).unwrap()
     }
 
     #[test]
     fn a_code_that_takes_the_opt_record() {
-        let answer = answer(Brief::ComeWithCookie, true);
+        let answer = answer(Brief::BadCookie, true);
         assert_eq!(answer.metadata.response_code, ResponseCode::BADCOOKIE);
         assert!(answer.edns.unwrap().options().get(EdnsCode::Cookie).is_some());
     }
@@ -131,8 +124,8 @@ mod tests {
         for (brief, code, cut) in [
             (Brief::Prohibited, ResponseCode::Refused, false),
             (Brief::Overload, ResponseCode::ServFail, false),
-            (Brief::ComeByTcp, ResponseCode::NoError, true),
-            (Brief::NoCookie, ResponseCode::FormErr, false),
+            (Brief::Truncated, ResponseCode::NoError, true),
+            (Brief::MalformedCookie, ResponseCode::FormErr, false),
         ] {
             for edns in [false, true] {
                 let answer = answer(brief, edns);

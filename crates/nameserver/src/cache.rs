@@ -66,6 +66,11 @@ impl Key {
         Key { octets, len }
     }
 
+    /// Whether it is of an answer under this policy.
+    pub(super) fn is_under(&self, policy: usize) -> bool {
+        self.octets[..4] == (policy as u32).to_be_bytes()
+    }
+
     /// The name asked for, in lower case.
     pub(super) fn name(&self) -> &[u8] {
         &self.octets[FIXED..self.len]

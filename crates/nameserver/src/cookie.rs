@@ -8,12 +8,14 @@
 //! A client that shows a server cookie receives at the address that it sends from, so it is not limited as one whose
 //! address may be forged.
 
+use std::fmt;
 use std::fs;
 use std::hash::Hasher;
 use std::net::IpAddr;
 use std::path::Path;
 
 use siphasher::sip::SipHasher24;
+use subtle::ConstantTimeEq;
 
 use super::error::Error;
 
@@ -36,12 +38,21 @@ const DAY: u32 = 86_400;
 type Secret = [u8; 16];
 
 /// What server cookies are made with.
-#[derive(Debug)]
 pub(super) enum Secrets {
     /// One for each day, drawn from this.
     Drawn(Secret),
     /// Those of a file: the first makes cookies, all check them.
     Listed(Vec<Secret>),
+}
+
+/// Shows no secret.
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Secrets::Drawn(_) => "Drawn",
+            Secrets::Listed(_) => "Listed",
+        })
+    }
 }
 
 /// What a client has shown.
@@ -106,7 +117,10 @@ impl Secrets {
         // RFC 1982: serial numbers, so that it goes on in 2106.
         let age = now.wrapping_sub(made).cast_signed();
         let hash = &whole[COOKIE - 8..];
-        let fits = |secret: &Secret| hash_of(secret, &whole[..COOKIE - 8], client) == *hash;
+        // In constant time, so that how long it takes does not say how much of a guess is right.
+        let fits = |secret: &Secret| -> bool {
+            hash_of(secret, &whole[..COOKIE - 8], client).ct_eq(hash).into()
+        };
         let is_ours = server[0] == VERSION && (-AHEAD..=OLDEST).contains(&age);
         if !(is_ours && self.checking(made, fits)) {
             return Some((self.make(own, client, now), Shown::Invalid));
@@ -272,6 +286,7 @@ mod tests {
         let text = "# now\nE5e973e5a6b2a43f48e7dc849e37bfcf\n\n445536bcd2513298075a5d379663c962\n";
         let Ok(Secrets::Listed(secrets)) = read(text) else { panic!("it is good") };
         assert_eq!((secrets.len(), secrets[0][0], secrets[1][15]), (2, 0xe5, 0x62));
+        assert_eq!(format!("{:?}", Secrets::Listed(secrets)), "Listed");
         for (text, wrong) in [
             ("", "there is no secret in it"),
             ("\n445536\n", "line 2 is not a secret of 32 hexadecimal digits"),

@@ -11,7 +11,8 @@ use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use tokio::task::{spawn_local, yield_now};
 
-use super::worker::{Client, Transport, Worker};
+use super::sockets::Transport;
+use super::worker::{Client, Worker};
 
 /// Most queries that are received with one system call.
 const BATCH: usize = 64;

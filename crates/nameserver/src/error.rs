@@ -22,6 +22,9 @@ pub enum Error {
     /// The upstream servers, or what is needed to ask them.
     #[error(transparent)]
     Upstream(#[from] upstream::Error),
+    /// A certificate or its key is of no use.
+    #[error(transparent)]
+    Certificate(#[from] fordway_certificates::Error),
     /// The file with the secrets of server cookies is not as it should be.
     #[error("{}: {reason}", path.display())]
     CookieSecret {

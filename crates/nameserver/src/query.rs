@@ -11,6 +11,8 @@ use hickory_proto::op::{Message, MessageType, OpCode};
 use hickory_proto::rr::Name;
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 
+/// Longest message (RFC 1035 section 4.2.2).
+pub(super) const MAX_MESSAGE: usize = 65_535;
 /// Length of the header (RFC 1035 section 4.1.1).
 pub(super) const HEADER: usize = 12;
 /// Longest name, in octets (RFC 1035 section 3.1).
@@ -23,10 +25,12 @@ const RD: u16 = 0x0100;
 const AD: u16 = 0x0020;
 const CD: u16 = 0x0010;
 
+const TYPE_SOA: u16 = 6;
 const TYPE_OPT: u16 = 41;
 const CLASS_IN: u16 = 1;
 pub(super) const OPTION_COOKIE: u16 = 10;
 pub(super) const OPTION_KEEPALIVE: u16 = 11;
+pub(super) const OPTION_PADDING: u16 = 12;
 /// Flag DO in the TTL of an OPT record (RFC 6891 section 6.1.4).
 const DNSSEC_OK: u32 = 0x8000;
 const EDNS_VERSION: u32 = 0x00ff_0000;
@@ -54,6 +58,8 @@ pub(super) struct Edns<'a> {
     pub(super) dnssec_ok: bool,
     /// The client asks how long a connection may be silent (RFC 7828 section 3.2.1).
     pub(super) keepalive: bool,
+    /// The client hides the lengths of its messages (RFC 7830).
+    pub(super) padded: bool,
     /// The first COOKIE option (RFC 7873 section 4), of any length.
     pub(super) cookie: Option<&'a [u8]>,
 }
@@ -159,7 +165,7 @@ impl<'a> Edns<'a> {
         if ttl & EDNS_VERSION != 0 {
             return None;
         }
-        let (mut keepalive, mut cookie) = (false, None);
+        let (mut keepalive, mut padded, mut cookie) = (false, false, None);
         let mut options = Cursor { message: data, at: 0 };
         while options.at < data.len() {
             let code = options.u16()?;
@@ -167,17 +173,42 @@ impl<'a> Edns<'a> {
             match code {
                 OPTION_COOKIE => cookie = cookie.or(Some(value)),
                 OPTION_KEEPALIVE => keepalive = true,
+                OPTION_PADDING => padded = true,
                 _ => {}
             }
         }
         let dnssec_ok = ttl & DNSSEC_OK != 0;
-        Some(Edns { size: size.max(MIN_UDP_SIZE), dnssec_ok, keepalive, cookie })
+        Some(Edns { size: size.max(MIN_UDP_SIZE), dnssec_ok, keepalive, padded, cookie })
     }
 }
 
 /// Types that no data has: 0, OPT, and those from TKEY (249) on that ask for an operation. ANY (255) asks for data.
 fn is_meta(record_type: u16) -> bool {
     matches!(record_type, 0 | TYPE_OPT | 249..=254)
+}
+
+/// For how many seconds an answer holds: the least TTL of its records, and of an SOA record what it says of negative answers
+/// (RFC 2308 section 5). None: it has no records, or is no message.
+pub(super) fn least_ttl(message: &[u8]) -> Option<u32> {
+    let header = message.first_chunk::<HEADER>()?;
+    let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let mut cursor = Cursor { message, at: HEADER };
+    for _ in 0..count(4) {
+        cursor.any_name()?;
+        cursor.take(4)?;
+    }
+    let mut least = None::<u32>;
+    for _ in 0..u32::from(count(6)) + u32::from(count(8)) {
+        cursor.any_name()?;
+        let (record_type, _class, mut ttl) = (cursor.u16()?, cursor.u16()?, cursor.u32()?);
+        let data = cursor.data()?;
+        if record_type == TYPE_SOA {
+            let minimum = data.last_chunk().map_or(0, |octets| u32::from_be_bytes(*octets));
+            ttl = ttl.min(minimum);
+        }
+        least = Some(least.map_or(ttl, |least| least.min(ttl)));
+    }
+    least
 }
 
 /// A place in a message; every step checks that what it takes is there.
@@ -205,6 +236,19 @@ impl<'a> Cursor<'a> {
     fn data(&mut self) -> Option<&'a [u8]> {
         let len = self.u16()?;
         self.take(len.into())
+    }
+
+    /// A name, which may end with a pointer (RFC 1035 section 4.1.4).
+    fn any_name(&mut self) -> Option<()> {
+        loop {
+            match self.take(1)?[0] {
+                0 => return Some(()),
+                len if len <= MAX_LABEL => {
+                    self.take(len.into())?;
+                }
+                _ => return self.take(1).map(|_| ()),
+            }
+        }
     }
 
     /// A name without pointers: in a question there is nothing yet to point to.

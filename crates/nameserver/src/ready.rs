@@ -4,13 +4,11 @@ use hickory_proto::op::{Edns, Message};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
 
-use super::cookie::COOKIE;
-use super::query::{HEADER, OPTION_COOKIE, OPTION_KEEPALIVE, Query};
+use super::extras::{Extras, add_option};
+use super::query::{HEADER, MAX_MESSAGE, OPTION_KEEPALIVE, Query};
 
 /// Flag TC, in the third octet of a message.
 const TRUNCATED: u8 = 0x02;
-/// Longest message (RFC 1035 section 4.2.2).
-pub(super) const MAX_MESSAGE: usize = 65_535;
 /// What makes two octets a pointer to a name, and how far it reaches (RFC 1035 section 4.1.4).
 const POINTER: u16 = 0xc000;
 const POINTERS: u16 = 0x4000;
@@ -18,8 +16,6 @@ const POINTERS: u16 = 0x4000;
 const LEAST_LIFE: u64 = 10_000;
 /// Length of an OPT record without options.
 const OPT_LEN: usize = 11;
-/// Code and length of an option.
-const OPTION_HEAD: usize = 4;
 
 /// An answer in octets.
 #[derive(Debug)]
@@ -148,7 +144,7 @@ impl Ready {
     pub(super) fn write(&self, query: &Asked<'_>, form: Form, now: u64, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let (mut cut, mut end) = (false, self.opt);
-        let added = query.cookie.map_or(0, |cookie| OPTION_HEAD + cookie.len());
+        let added = query.extras.len();
         match form {
             Form::Datagram(size) if self.octets().len() + added > size => {
                 (cut, end) = self.write_cut(size - added, out);
@@ -172,17 +168,10 @@ impl Ready {
         // A message without OPT record is of a client that has sent none, and so no option.
         if start + usize::from(end) < out.len() {
             let opt = start + usize::from(end) + OPT_LEN - 2;
-            let mut add = |code, value: &[u8]| {
-                if out.len() - start + OPTION_HEAD + value.len() <= MAX_MESSAGE {
-                    add_option(opt, code, value, out);
-                }
-            };
-            if let Some(cookie) = &query.cookie {
-                add(OPTION_COOKIE, cookie);
-            }
             if let Form::Stream(Some(timeout)) = form {
-                add(OPTION_KEEPALIVE, &timeout.to_be_bytes());
+                add_option(start, opt, OPTION_KEEPALIVE, &timeout.to_be_bytes(), out);
             }
+            query.extras.write(start, opt, out);
         }
         cut
     }
@@ -229,27 +218,18 @@ pub(super) struct Asked<'a> {
     pub(super) id: u16,
     /// The question as the client has written it; empty: as the answer has it.
     pub(super) question: &'a [u8],
-    /// The cookie for the client.
-    pub(super) cookie: Option<[u8; COOKIE]>,
+    pub(super) extras: Extras,
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn of(query: &Query<'a>, cookie: Option<[u8; COOKIE]>) -> Self {
-        Asked { id: query.id, question: query.question, cookie }
+    /// A query that is told apart by its number alone.
+    pub(super) fn bare(id: u16) -> Self {
+        Asked { id, question: &[], extras: Extras::default() }
     }
-}
 
-/// Adds an option to the OPT record, which is the end of a message, and whose length stands at `len`.
-pub(super) fn add_option(len: usize, code: u16, value: &[u8], out: &mut Vec<u8>) {
-    let added = OPTION_HEAD + value.len();
-    let Some(octets) = out.get_mut(len..len + 2) else { return };
-    let Some(sum) = u16::from_be_bytes([octets[0], octets[1]]).checked_add(added as u16) else {
-        return;
-    };
-    octets.copy_from_slice(&sum.to_be_bytes());
-    out.extend_from_slice(&code.to_be_bytes());
-    out.extend_from_slice(&(value.len() as u16).to_be_bytes());
-    out.extend_from_slice(value);
+    pub(super) fn of(query: &Query<'a>, extras: Extras) -> Self {
+        Asked { id: query.id, question: query.question, extras }
+    }
 }
 
 /// Writes the numbers of records, after the number of questions.

@@ -37,6 +37,10 @@ pub(super) async fn run(worker: Rc<Worker>) {
 async fn renew(worker: &Worker, due: Due) {
     let Due { client, key, message, expires } = due;
     let active = worker.shared.active.load_full();
+    if !key.is_under(active.settings.policies.of(client).0) {
+        // Since then a reload has given the client another policy.
+        return;
+    }
     let limits = &active.settings.limits;
     let network = Network::of(client, limits.client_len);
     let Some(_place) = worker.shared.queries.take(limits.queries, Some(network), key.name()) else {

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::spawn_local;
@@ -13,7 +14,7 @@ use super::error::Error;
 use super::renew;
 use super::settings::Settings;
 use super::shared::{Active, Shared};
-use super::sockets::{self, Pair};
+use super::sockets::{self, Pair, Transport};
 use super::stream;
 use super::worker::Worker;
 use fordway_counters::dns64::Stats;
@@ -26,7 +27,15 @@ use fordway_serve::{Service, differing};
 pub struct Bound {
     active: Active,
     addresses: Vec<SocketAddr>,
-    threads: Vec<Vec<Pair>>,
+    threads: Vec<Part>,
+}
+
+/// The sockets of a thread.
+#[derive(Debug, Default)]
+struct Part {
+    pairs: Vec<Pair>,
+    /// By TLS and HTTPS.
+    streams: Vec<(Transport, std::net::TcpListener)>,
 }
 
 /// A running server. Dropping it stops it.
@@ -66,7 +75,7 @@ impl Caches {
 
     /// Removes all that is known of some names. How many answers of upstream servers that were, and how many ready ones.
     ///
-    /// From when this returns, no answer is made of what upstream servers have said before.
+    /// No query that comes after this has returned is answered with what upstream servers have said before.
     pub fn flush(&self, of: &Selection) -> (u64, u64) {
         let active = self.0.active.load_full();
         // Ready answers are made of upstream's, so these first.
@@ -87,12 +96,21 @@ impl Service for Server {
     fn bind(settings: &Settings) -> Result<Bound, Error> {
         let active = Active::new(settings.clone(), None)?;
         let mut addresses = Vec::new();
-        let mut threads: Vec<Vec<Pair>> = (0..settings.threads.get()).map(|_| Vec::new()).collect();
+        let mut threads: Vec<Part> = (0..settings.threads.get()).map(|_| Part::default()).collect();
         for listen in &settings.listen {
             let (address, pairs) = sockets::open(*listen, settings.threads)?;
             addresses.push(address);
             for (thread, pair) in threads.iter_mut().zip(pairs) {
-                thread.push(pair);
+                thread.pairs.push(pair);
+            }
+        }
+        let of_tls = settings.listen_tls.iter().map(|listen| (Transport::Tls, listen));
+        let of_https = settings.listen_https.iter().map(|listen| (Transport::Https, listen));
+        for (transport, listen) in of_tls.chain(of_https) {
+            let (address, listeners) = sockets::open_streams(*listen, settings.threads)?;
+            addresses.push(address);
+            for (thread, listener) in threads.iter_mut().zip(listeners) {
+                thread.streams.push((transport, listener));
             }
         }
         Ok(Bound { active, addresses, threads })
@@ -105,7 +123,12 @@ impl Service for Server {
     }
 
     fn fixed(from: &Settings, to: &Settings) -> Option<&'static str> {
-        let same = [("listen", from.listen == to.listen), ("threads", from.threads == to.threads)];
+        let same = [
+            ("listen", from.listen == to.listen),
+            ("listen_tls", from.listen_tls == to.listen_tls),
+            ("listen_https", from.listen_https == to.listen_https),
+            ("threads", from.threads == to.threads),
+        ];
         differing(same)
     }
 
@@ -129,11 +152,21 @@ impl Service for Server {
 }
 
 /// The sockets of a thread, in its runtime.
-type Sockets = Vec<(UdpSocket, TcpListener)>;
+struct Sockets {
+    datagrams: Vec<UdpSocket>,
+    streams: Vec<(Transport, TcpListener)>,
+}
 
-fn enter(pairs: Vec<Pair>) -> io::Result<Sockets> {
-    let enter = |Pair { udp, tcp }| Ok((UdpSocket::from_std(udp)?, TcpListener::from_std(tcp)?));
-    pairs.into_iter().map(enter).collect()
+fn enter(part: Part) -> io::Result<Sockets> {
+    let (mut datagrams, mut streams) = (Vec::new(), Vec::new());
+    for Pair { udp, tcp } in part.pairs {
+        datagrams.push(UdpSocket::from_std(udp)?);
+        streams.push((Transport::Tcp, TcpListener::from_std(tcp)?));
+    }
+    for (transport, listener) in part.streams {
+        streams.push((transport, TcpListener::from_std(listener)?));
+    }
+    Ok(Sockets { datagrams, streams })
 }
 
 /// Body of a thread.
@@ -165,12 +198,20 @@ fn keep<F: Future<Output = ()> + 'static>(what: &'static str, task: impl Fn() ->
 async fn serve(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
     let worker = Rc::new(Worker::new(Arc::clone(shared), index));
     let mut datagrams = Vec::new();
-    for (udp, tcp) in sockets {
-        let udp = Rc::new(Datagrams::new(udp));
+    for udp in sockets.datagrams {
+        let (udp, worker) = (Rc::new(Datagrams::new(udp)), Rc::clone(&worker));
         datagrams.push(Rc::clone(&udp));
-        let (tcp, by_udp, by_tcp) = (Rc::new(tcp), Rc::clone(&worker), Rc::clone(&worker));
-        keep("receiver of questions by UDP", move || Rc::clone(&udp).run(Rc::clone(&by_udp)));
-        keep("listener by TCP", move || stream::accept(Rc::clone(&tcp), Rc::clone(&by_tcp)));
+        keep("receiver of questions by UDP", move || Rc::clone(&udp).run(Rc::clone(&worker)));
+    }
+    for (transport, listener) in sockets.streams {
+        let (listener, worker) = (Rc::new(listener), Rc::clone(&worker));
+        keep("listener", move || {
+            stream::accept(Rc::clone(&listener), transport, Rc::clone(&worker))
+        });
+    }
+    if index == 0 {
+        let shared = Arc::clone(shared);
+        keep("watch over the certificate", move || watch_certificate(Arc::clone(&shared)));
     }
     let renewing = Rc::clone(&worker);
     keep("renewal of answers", move || renew::run(Rc::clone(&renewing)));
@@ -181,6 +222,20 @@ async fn serve(shared: &Arc<Shared>, index: usize, sockets: Sockets) {
         }
         shared.takes(index, shared.active.load().generation);
         shared.signals.woken(index).await;
+    }
+}
+
+/// How often to look at the files of the certificate.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Looks at the certificate's files from time to time; never ends.
+async fn watch_certificate(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let tls = shared.active.load().tls.clone();
+        if let Some(tls) = tls {
+            let _ = tokio::task::spawn_blocking(move || tls.certificates.look()).await;
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fordway_certificates::Files;
 use fordway_dns64::Policies;
 
 use fordway_resolver as upstream;
@@ -16,6 +17,12 @@ pub struct Settings {
     /// Where to listen, by UDP and TCP. An address need not be there yet. `[::]` means IPv6 only: with `0.0.0.0`
     /// beside it both are served. Needs a new server when it changes.
     pub listen: Vec<SocketAddr>,
+    /// Where to listen for DNS over TLS (RFC 7858). Needs a new server when it changes, as does the next.
+    pub listen_tls: Vec<SocketAddr>,
+    /// Where to listen for DNS over HTTPS (RFC 8484), path `/dns-query`.
+    pub listen_https: Vec<SocketAddr>,
+    /// The certificate for both, read again when its files change.
+    pub tls: Option<Files>,
     /// Threads, each with sockets of its own. Needs a new server when it changes.
     pub threads: NonZeroUsize,
     /// Whom to ask, and how. As long as this stays the same, a reload keeps cached upstream data.

@@ -13,6 +13,9 @@ use super::error::Error;
 use super::rate::Limiter;
 use super::settings::{Cookies, Rate, Settings};
 use super::stats::Counters;
+use super::tls::Tls;
+use fordway_certificates::Counts;
+use fordway_counters::SharedCounter;
 use fordway_counters::dns64::Stats;
 use fordway_resolver::Resolver;
 use fordway_resolver::shares::Shares;
@@ -37,6 +40,8 @@ pub(super) struct Active {
     pub(super) limiter: Option<Arc<Limiter>>,
     /// What server cookies are made with.
     pub(super) cookies: Option<Arc<Secrets>>,
+    /// For clients that speak TLS.
+    pub(super) tls: Option<Arc<Tls>>,
 }
 
 impl Active {
@@ -55,7 +60,10 @@ impl Active {
         let generation = before.map_or(1, |it| it.generation + 1);
         let ready = ReadyCache::new(settings.cache_octets);
         let cookies = cookies(&settings.cookies, before)?;
-        Ok(Active { generation, settings, resolver, ready, limiter, cookies })
+        // A reload reads the files again, whether they have changed or not.
+        let tls = before.and_then(|it| it.tls.as_deref());
+        let tls = Tls::new(settings.tls.as_ref(), tls)?.map(Arc::new);
+        Ok(Active { generation, settings, resolver, ready, limiter, cookies, tls })
     }
 }
 
@@ -157,10 +165,16 @@ impl Shared {
     }
 
     pub(super) fn stats(&self) -> Stats {
+        let active = self.active.load();
+        let certificates = |of: fn(&Counts) -> &SharedCounter| {
+            active.tls.as_ref().map_or(0, |it| of(&it.certificates.counts).get())
+        };
         let mut stats = Stats {
+            certificates_reloaded: certificates(|it| &it.reloaded),
+            certificates_failed: certificates(|it| &it.failed),
             connections: self.connections.count() as u64,
             waiting: self.queries.count() as u64,
-            upstream: self.active.load().resolver.stats(),
+            upstream: active.resolver.stats(),
             ..Stats::default()
         };
         for thread in &self.threads {

@@ -11,6 +11,17 @@ use socket2::Type;
 use super::error::Error;
 use fordway_serve::listen;
 
+/// How a query came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transport {
+    Udp,
+    Tcp,
+    /// RFC 7858.
+    Tls,
+    /// RFC 8484.
+    Https,
+}
+
 /// Room for datagrams that wait for a thread, in octets. The kernel counts some 800 for a query.
 const RECEIVE_ROOM: usize = 4 << 20;
 /// Octets of a connection that the kernel takes beyond those under way.
@@ -43,6 +54,21 @@ pub(super) fn open(
         }
     }
     result
+}
+
+/// Listeners of one address for connections alone, one for each thread, and the address.
+pub(super) fn open_streams(
+    address: SocketAddr,
+    threads: NonZeroUsize,
+) -> Result<(SocketAddr, Vec<TcpListener>), Error> {
+    let fails = |source| Error::Listen { address, transport: "TCP", source };
+    let first = tcp(address).map_err(fails)?;
+    let chosen = first.local_addr().map_err(fails)?;
+    let mut all = vec![first];
+    for _ in 1..threads.get() {
+        all.push(tcp(chosen).map_err(fails)?);
+    }
+    Ok((chosen, all))
 }
 
 fn open_once(address: SocketAddr, threads: NonZeroUsize) -> Result<(SocketAddr, Vec<Pair>), Error> {

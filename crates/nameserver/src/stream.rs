@@ -1,7 +1,5 @@
 //! Queries by TCP (RFC 7766): many in one connection, answered in the order in which answers become ready.
 
-mod unread;
-
 #[cfg(test)]
 mod tests;
 
@@ -10,16 +8,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
+use super::https;
 use super::query::HEADER;
-use super::worker::{Client, Transport, Worker};
+use super::sockets::Transport;
+use super::unread::{Octets, Unread};
+use super::worker::{Client, Worker};
 use fordway_serve::{Network, listen};
-use unread::{Octets, Unread};
 
 /// Queries of one connection that may be under way; more are not read before answers have been taken.
 const PIPELINE: usize = 128;
@@ -35,13 +35,13 @@ struct Outgoing {
 }
 
 /// Accepts connections; never ends.
-pub(super) async fn accept(listener: Rc<TcpListener>, worker: Rc<Worker>) {
-    let take = |stream, peer| admit(stream, peer, &worker);
+pub(super) async fn accept(listener: Rc<TcpListener>, transport: Transport, worker: Rc<Worker>) {
+    let take = |stream, peer| admit(stream, peer, transport, &worker);
     listen::accept(&listener, "DNS64 server", take).await;
 }
 
 /// Serves a connection, if its client may have one more.
-fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
+fn admit(stream: TcpStream, peer: SocketAddr, transport: Transport, worker: &Rc<Worker>) {
     let active = worker.shared.active.load();
     let (settings, limits) = (&active.settings, &active.settings.limits);
     let network = Network::of(peer.ip(), limits.client_len);
@@ -55,13 +55,27 @@ fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
     };
     worker.counters().connections_accepted.add(1);
     let idle = limits.idle;
+    let tls = active.tls.clone();
     let worker = Rc::clone(worker);
     spawn_local(async move {
         let _ticket = ticket;
         // Answers are written whole: Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
-        let client = Client { address: peer.ip().to_canonical(), transport: Transport::Tcp };
-        let (read, write) = stream.into_split();
+        let client = Client { address: peer.ip().to_canonical(), transport };
+        if transport == Transport::Tcp {
+            let (read, write) = stream.into_split();
+            return serve(read, write, client, network, idle, worker).await;
+        }
+        let Some(tls) = tls else { return };
+        let handshake = timeout(idle, tls.acceptor(transport).accept(stream)).await;
+        let Ok(Ok(stream)) = handshake else {
+            worker.counters().handshakes_failed.add(1);
+            return;
+        };
+        if transport == Transport::Https {
+            return https::serve(stream, client, network, idle, worker).await;
+        }
+        let (read, write) = split(stream);
         serve(read, write, client, network, idle, worker).await;
     });
 }
@@ -203,9 +217,16 @@ async fn write_all(
             first.octets.extend_from_slice(&other.octets);
             others.push(other);
         }
-        match timeout(patience, write.write_all(&first.octets)).await {
+        let written = async {
+            write.write_all(&first.octets).await?;
+            // TLS may hold a part back.
+            write.flush().await
+        };
+        match timeout(patience, written).await {
             Ok(Ok(())) => {}
             _ => return,
         }
     }
+    // TLS says that it is the end (RFC 8446 section 6.1).
+    let _ = timeout(patience, write.shutdown()).await;
 }

@@ -12,12 +12,14 @@ use hickory_proto::serialize::binary::BinEncodable;
 
 use super::brief::Brief;
 use super::cache::Key;
-use super::cookie::{COOKIE, Shown};
+use super::cookie::Shown;
 use super::due::Renewals;
+use super::extras::Extras;
 use super::query::{MIN_UDP_SIZE, Query};
 use super::ready::{Asked, Form, Ready};
 use super::resolve::{self, Made};
 use super::shared::{Active, Shared};
+use super::sockets::Transport;
 use super::stats::Counters;
 use fordway_resolver::shares::Place;
 use fordway_serve::Network;
@@ -44,13 +46,6 @@ pub(super) struct Client {
     pub(super) transport: Transport,
 }
 
-/// How it came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Transport {
-    Udp,
-    Tcp,
-}
-
 /// A query whose answer is not there yet.
 pub(super) struct Waiting {
     pub(super) active: Arc<Active>,
@@ -61,7 +56,7 @@ pub(super) struct Waiting {
     key: Option<Box<Key>>,
     /// As the client has written it.
     question: Vec<u8>,
-    cookie: Option<[u8; COOKIE]>,
+    extras: Extras,
     since: Instant,
     _place: Place,
 }
@@ -108,55 +103,64 @@ impl Worker {
         match client.transport {
             Transport::Udp => counters.udp_queries.add(1),
             Transport::Tcp => counters.tcp_queries.add(1),
+            Transport::Tls => counters.tls_queries.add(1),
+            Transport::Https => counters.https_queries.add(1),
         }
         let query = Query::read(octets);
         let size = active.settings.udp_size;
-        let brief = |query: &Query<'_>, cookie, brief: Brief, out: &mut Vec<u8>| {
+        let brief = |query: &Query<'_>, extras, brief: Brief, out: &mut Vec<u8>| {
             counters.answer(brief.rcode());
-            brief.write(query, cookie, size, out);
+            brief.write(query, extras, size, out);
         };
+        let hidden = matches!(client.transport, Transport::Tls | Transport::Https);
+        let padded = |query: Query<'_>| query.edns.is_some_and(|edns| edns.padded);
+        let mut extras = Extras { cookie: None, pads: hidden && query.is_some_and(padded) };
         if !active.settings.allow.contains(client.address) {
             match query {
                 Some(query) if self.may_refuse(active, client, now) => {
                     counters.refused.add(1);
-                    brief(&query, None, Brief::Prohibited, out);
+                    brief(&query, extras, Brief::Prohibited, out);
                 }
                 _ => counters.dropped.refused.add(1),
             }
             return None;
         }
-        let mut cookie = None;
+        let mut is_malformed = false;
         let mut is_known = client.transport != Transport::Udp;
         if let (Some(secrets), Some(shown)) = (&active.cookies, cookie_of(query.as_ref(), octets)) {
-            let Some((given, shown)) = secrets.check(shown, client.address, unix_seconds()) else {
+            if let Some((given, shown)) = secrets.check(shown, client.address, unix_seconds()) {
+                counters.cookie(shown);
+                extras.cookie = Some(given);
+                is_known |= shown == Shown::Valid;
+            } else {
                 counters.cookies_invalid.add(1);
-                if let Some(query) = query {
-                    brief(&query, None, Brief::NoCookie, out);
-                }
-                return None;
-            };
-            counters.cookie(shown);
-            cookie = Some(given);
-            is_known |= shown == Shown::Valid;
+                is_malformed = true;
+            }
         }
         if !is_known && !may_answer(active, client.address, now) {
             match query {
                 Some(query) if self.slips() => {
                     counters.limited.add(1);
-                    // Who receives the cookie at this address is not limited any more, nor is who comes by TCP.
+                    // A client that sends this cookie back, or retries by TCP, is not limited.
                     let how =
-                        if cookie.is_some() { Brief::ComeWithCookie } else { Brief::ComeByTcp };
-                    brief(&query, cookie, how, out);
+                        if extras.cookie.is_some() { Brief::BadCookie } else { Brief::Truncated };
+                    brief(&query, extras, how, out);
                 }
                 _ => counters.dropped.limited.add(1),
             }
             return None;
         }
-        if let (None, Some(_)) = (&query, cookie)
+        if is_malformed {
+            if let Some(query) = query {
+                brief(&query, extras, Brief::MalformedCookie, out);
+            }
+            return None;
+        }
+        if let (None, Some(_)) = (&query, extras.cookie)
             && let Some(query) = Query::read_bare(octets)
         {
             counters.local.add(1);
-            brief(&query, cookie, Brief::Cookie, out);
+            brief(&query, extras, Brief::Cookie, out);
             return None;
         }
         let Some(query) = query else {
@@ -166,12 +170,12 @@ impl Worker {
         if query.record_type == u16::from(RecordType::ANY) && client.transport == Transport::Udp {
             // All records of a name, sent to an address that may be forged, would amplify an attack (RFC 8482).
             counters.truncated.add(1);
-            brief(&query, cookie, Brief::ComeByTcp, out);
+            brief(&query, extras, Brief::Truncated, out);
             return None;
         }
         let (policy, _) = active.settings.policies.of(client.address);
         let key = Key::new(policy, &query);
-        let asked = Asked::of(&query, cookie);
+        let asked = Asked::of(&query, extras);
         let found = active.ready.read(&key, now.millis, |ready| {
             counters.cached.add(1);
             self.write(ready, &asked, form, now, out);
@@ -195,12 +199,12 @@ impl Worker {
             }
             let query = || (message, Some(Box::new(key)), query.question.to_vec());
             let mut waiting = self.admit(active, client, now, form, key.name(), query)?;
-            waiting.cookie = cookie;
+            waiting.extras = extras;
             Some(Some(waiting))
         });
         waiting.unwrap_or_else(|| {
             counters.overload.add(1);
-            brief(&query, cookie, Brief::Overload, out);
+            brief(&query, extras, Brief::Overload, out);
             None
         })
     }
@@ -235,7 +239,7 @@ impl Worker {
     ) -> Option<Box<Waiting>> {
         let least = match client.transport {
             Transport::Udp => Form::Datagram(MIN_UDP_SIZE.into()),
-            Transport::Tcp => Form::Stream(None),
+            _ => Form::Stream(None),
         };
         match fordway_dns64::parse(octets) {
             Err(Rejected::Ignore) => self.counters().dropped.malformed.add(1),
@@ -244,7 +248,7 @@ impl Worker {
                 let size = active.settings.udp_size;
                 if let Some(ready) = Ready::encode(&message, size, now.millis, now.millis) {
                     self.counters().answer(ready.rcode());
-                    let asked = Asked { id: message.metadata.id, question: &[], cookie: None };
+                    let asked = Asked::bare(message.metadata.id);
                     ready.write(&asked, least, now.millis, out);
                 }
             }
@@ -252,11 +256,11 @@ impl Worker {
                 let limit = fordway_dns64::udp_limit(&message, active.settings.udp_size);
                 let form = match client.transport {
                     Transport::Udp => Form::Datagram(limit),
-                    Transport::Tcp => Form::Stream(None),
+                    _ => Form::Stream(None),
                 };
                 let made = resolve::at_once(active, client.address, &message);
                 if let Some((ready, _)) = made.and_then(|made| self.encode(active, made, now)) {
-                    let asked = Asked { id: message.metadata.id, question: &[], cookie: None };
+                    let asked = Asked::bare(message.metadata.id);
                     self.write(&ready, &asked, form, now, out);
                     return None;
                 }
@@ -296,7 +300,7 @@ impl Worker {
             form,
             key,
             question,
-            cookie: None,
+            extras: Extras::default(),
             since: now.instant,
             _place: place,
         }))
@@ -329,8 +333,8 @@ impl Worker {
             return write(&|_| {});
         };
         counters.took(now.instant.saturating_duration_since(waiting.since).as_micros() as u64, 1);
-        let (id, cookie) = (waiting.message.metadata.id, waiting.cookie);
-        let asked = Asked { id, question: &waiting.question, cookie };
+        let (id, extras) = (waiting.message.metadata.id, waiting.extras);
+        let asked = Asked { id, question: &waiting.question, extras };
         let written = write(&|out| self.write(&ready, &asked, waiting.form, now, out));
         if let Some(key) = waiting.key.as_deref().filter(|_| is_kept) {
             active.ready.insert(key, ready, now.millis, flushes);
@@ -339,7 +343,7 @@ impl Worker {
     }
 
     fn may_refuse(&self, active: &Active, client: Client, now: Now) -> bool {
-        client.transport == Transport::Tcp
+        client.transport != Transport::Udp
             || self.shared.refusals.allow(network(active, client.address), now.nanos)
     }
 
@@ -395,7 +399,9 @@ fn form(active: &Active, query: &Query<'_>, transport: Transport) -> Form {
             let takes = query.edns.map_or(MIN_UDP_SIZE, |edns| edns.size);
             Form::Datagram(takes.min(settings.udp_size).max(MIN_UDP_SIZE).into())
         }
-        Transport::Tcp => {
+        // HTTP has its own ways to keep a connection.
+        Transport::Https => Form::Stream(None),
+        Transport::Tcp | Transport::Tls => {
             let idle = settings.limits.idle.as_millis() / 100;
             let wanted = query.edns.is_some_and(|edns| edns.keepalive);
             Form::Stream(wanted.then_some(u16::try_from(idle).unwrap_or(u16::MAX)))

@@ -231,6 +231,9 @@ impl Error {
                     Some("run as root, or name a writable run directory")
                 }
                 libc::ENOSPC => Some("the file system of the run directory is full"),
+                libc::ELOOP | libc::ENOTDIR => {
+                    Some("a symbolic link is not followed there; if it is one, remove it")
+                }
                 _ => None,
             },
             Self::Capability(_) => Some(

@@ -24,6 +24,7 @@ mod changes;
 mod default_route;
 mod divert;
 mod error;
+mod folder;
 mod host;
 mod intercept;
 mod link;

@@ -1,15 +1,16 @@
 //! Lock files, which the kernel unlocks when their process ends, however it ends.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use crate::folder::Folder;
 use crate::{Error, Result};
 
 /// How long a lock file may name no process.
@@ -28,14 +29,21 @@ impl BriefLock {
     ///
     /// [`Error::File`].
     pub fn acquire(path: &Path) -> Result<Self> {
+        let (folder, name) = place(path).map_err(Error::file("open", path))?;
+        Self::acquire_in(&folder, name)
+    }
+
+    /// As [`BriefLock::acquire`], of a file in a folder.
+    pub(crate) fn acquire_in(folder: &Folder, name: &OsStr) -> Result<Self> {
+        let path = &folder.path().join(name);
         loop {
-            let file = open(path).map_err(Error::file("open", path))?;
+            let file = folder.open_or_make_file(name).map_err(Error::file("open", path))?;
             match flock(&file, FlockOperation::LockExclusive) {
                 Ok(()) => {}
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(Error::file("lock", path)(error.into())),
             }
-            if is_current(&file, path).map_err(Error::file("look at", path))? {
+            if folder.names(name, &file).map_err(Error::file("look at", path))? {
                 return Ok(Self { _file: file });
             }
         }
@@ -46,7 +54,8 @@ impl BriefLock {
 #[derive(Debug)]
 pub struct ProcessLock {
     _file: File,
-    path: PathBuf,
+    folder: Folder,
+    name: OsString,
 }
 
 impl ProcessLock {
@@ -58,9 +67,16 @@ impl ProcessLock {
     ///
     /// [`Error::Locked`] if another process has it; [`Error::File`].
     pub fn acquire(path: &Path) -> Result<Self> {
+        let (folder, name) = place(path).map_err(Error::file("open", path))?;
+        Self::acquire_in(folder, name)
+    }
+
+    /// As [`ProcessLock::acquire`], of a file in a folder.
+    pub(crate) fn acquire_in(folder: Folder, name: &OsStr) -> Result<Self> {
+        let path = &folder.path().join(name);
         let deadline = Instant::now() + LOOK;
         loop {
-            let mut file = open(path).map_err(Error::file("open", path))?;
+            let mut file = folder.open_or_make_file(name).map_err(Error::file("open", path))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::INTR) => continue,
@@ -76,10 +92,10 @@ impl ProcessLock {
                 }
                 Err(error) => return Err(Error::file("lock", path)(error.into())),
             }
-            if is_current(&file, path).map_err(Error::file("look at", path))? {
+            if folder.names(name, &file).map_err(Error::file("look at", path))? {
                 write_pid(&mut file).map_err(Error::file("write", path))?;
-                remove_dead_beside(path);
-                return Ok(Self { _file: file, path: path.to_owned() });
+                remove_dead_beside(&folder, name);
+                return Ok(Self { _file: file, folder, name: name.to_owned() });
             }
         }
     }
@@ -88,60 +104,30 @@ impl ProcessLock {
 impl Drop for ProcessLock {
     fn drop(&mut self) {
         // The lock is still held, so no other process has the file. If it stays behind, the next process removes it.
-        let _ = fs::remove_file(&self.path);
+        let _ = self.folder.remove(&self.name);
     }
+}
+
+/// The folder and the name of a file. The folder may be a symbolic link, the file may not.
+fn place(path: &Path) -> io::Result<(Folder, &OsStr)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((Folder::open(path.parent().unwrap_or(Path::new("")))?, name))
 }
 
 /// Removes files of locks that no process holds. They do no harm, so a failure to remove one is no error.
-fn remove_dead_beside(path: &Path) {
-    let Some(Ok(entries)) = path.parent().map(fs::read_dir) else { return };
-    for other in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        if other == path || other.extension() != path.extension() {
+fn remove_dead_beside(folder: &Folder, name: &OsStr) {
+    let Ok(entries) = fs::read_dir(folder.path()) else { return };
+    let extension = |name: &OsStr| Path::new(name).extension().map(OsStr::to_owned);
+    for other in entries.filter_map(|entry| Some(entry.ok()?.file_name())) {
+        if other == name || extension(&other) != extension(name) {
             continue;
         }
-        let Ok(file) = File::open(&other) else { continue };
+        let Ok(file) = folder.open_file(&other) else { continue };
         let is_free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if is_free && is_current(&file, &other).unwrap_or(false) {
-            let _ = fs::remove_file(&other);
+        // The holder before may have removed its file, and another process may have made a new one.
+        if is_free && folder.names(&other, &file).unwrap_or(false) {
+            let _ = folder.remove(&other);
         }
-    }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        // A process that may read the file may lock it.
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)?;
-    give_to_folders_owner(&file, path)?;
-    Ok(file)
-}
-
-/// Gives a file or folder that root has made in another user's folder to that user: a service, which has to write it, too.
-/// Without the privilege for that, it stays root's.
-pub(crate) fn give_to_folders_owner(file: &File, path: &Path) -> io::Result<()> {
-    let Some(folder) = path.parent().map(fs::metadata).transpose()? else { return Ok(()) };
-    if file.metadata()?.uid() != 0 || folder.uid() == 0 {
-        return Ok(());
-    }
-    match fchown(file, Some(folder.uid()), Some(folder.gid())) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        result => result,
-    }
-}
-
-/// Whether the locked file is the one at the path. The holder before may have removed its file, and another process
-/// may have made a new one.
-fn is_current(file: &File, path: &Path) -> io::Result<bool> {
-    let ours = file.metadata()?;
-    match path.symlink_metadata() {
-        Ok(theirs) => Ok(ours.ino() == theirs.ino() && ours.dev() == theirs.dev()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
     }
 }
 
@@ -163,7 +149,7 @@ fn read_pid(file: &mut File) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
 
@@ -199,7 +185,7 @@ mod tests {
     fn who_looks_whether_a_lock_is_dead_keeps_nobody_from_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("one.lock");
-        let look = open(&path).unwrap();
+        let look = File::create(&path).unwrap();
         flock(&look, FlockOperation::LockExclusive).unwrap();
         thread::scope(|scope| {
             let lock = scope.spawn(|| ProcessLock::acquire(&path));

@@ -22,7 +22,7 @@ use super::site::Member;
 use super::tls;
 use super::worker::Worker;
 
-/// Longest header section of a response to a check, in octets.
+/// Longest header section of a response to a check, with those of interim responses before it, in octets.
 const LONGEST: usize = 16 << 10;
 
 /// The tasks that check servers. Dropping it ends them.
@@ -35,7 +35,7 @@ impl Drop for Checks {
 }
 
 impl Checks {
-    /// Checks all servers from now on, as the settings of this moment have it.
+    /// Begins to check all servers, by the current settings.
     pub(super) fn begin(worker: &Rc<Worker>) -> Checks {
         let active = worker.active();
         if active.settings.mode.backend().is_none_or(|it| it.check.is_none()) {
@@ -148,20 +148,33 @@ async fn get(mut stream: TcpStream, path: &str, host: &str) -> Result<u16, Strin
     );
     let failed = |error: std::io::Error| error.to_string();
     stream.write_all(request.as_bytes()).await.map_err(failed)?;
-    let mut head = Vec::new();
-    while head.len() < LONGEST {
-        if stream.read_buf(&mut head).await.map_err(failed)? == 0 {
-            return Err("it has closed the connection".to_owned());
+    let (mut head, mut received) = (Vec::new(), 0);
+    while received < LONGEST {
+        match stream.read_buf(&mut head).await.map_err(failed)? {
+            0 => return Err("it has closed the connection".to_owned()),
+            count => received += count,
         }
-        let mut fields = [httparse::EMPTY_HEADER; super::MOST_FIELDS];
-        let mut response = httparse::Response::new(&mut fields);
-        match response.parse(&head) {
-            Ok(httparse::Status::Complete(_)) => {
-                return response.code.ok_or_else(|| "no status".to_owned());
+        while let Some((status, len)) = status(&head)? {
+            // Another response follows an interim one (RFC 9110 section 15.2). 101 is final: nobody has asked for it.
+            if !matches!(status, 100 | 102..=199) {
+                return Ok(status);
             }
-            Ok(httparse::Status::Partial) => {}
-            Err(error) => return Err(format!("no response of HTTP: {error}")),
+            head.drain(..len);
         }
     }
     Err("a header section that is too long".to_owned())
+}
+
+/// The status of a response, and how long its header section is; `None`: it is not whole yet.
+fn status(head: &[u8]) -> Result<Option<(u16, usize)>, String> {
+    let mut fields = [httparse::EMPTY_HEADER; super::MOST_FIELDS];
+    let mut response = httparse::Response::new(&mut fields);
+    match response.parse(head) {
+        Ok(httparse::Status::Complete(len)) => {
+            let status = response.code.ok_or_else(|| "no status".to_owned())?;
+            Ok(Some((status, len)))
+        }
+        Ok(httparse::Status::Partial) => Ok(None),
+        Err(error) => Err(format!("no response of HTTP: {error}")),
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use super::settings::LogTarget;
 use fordway_resolver as upstream;
@@ -22,13 +21,8 @@ pub enum Error {
     #[error(transparent)]
     Resolver(#[from] upstream::Error),
     /// A certificate or key is of no use.
-    #[error("{}: {reason}", path.display())]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    #[error(transparent)]
+    Certificate(#[from] fordway_certificates::Error),
     /// The access log can't be opened.
     #[error("the access log {} can't be opened: {source}", show(target))]
     Log {

@@ -18,6 +18,14 @@ pub(super) struct Health {
 }
 
 impl Health {
+    /// Nothing is known by another check; the counts go on.
+    pub(super) fn for_another_check(&self) -> Health {
+        let health = Health::default();
+        health.checks.add(self.checks.get());
+        health.failed.add(self.failed.get());
+        health
+    }
+
     /// Whether it has failed as many checks as it takes.
     pub(super) fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
@@ -63,5 +71,10 @@ mod tests {
         assert!(!health.note(Ok(()), 1, &check) && health.is_down());
         assert!(health.note(Ok(()), 2, &check) && !health.is_down());
         assert_eq!((health.checks.get(), health.failed.get(), health.failure()), (6, 4, None));
+        let changes = [1, 2, 3].map(|row| health.note(bad(), row, &check));
+        assert_eq!(changes, [false, false, true]);
+        let other = health.for_another_check();
+        assert!(health.is_down() && !other.is_down());
+        assert_eq!((other.checks.get(), other.failed.get(), other.failure()), (9, 7, None));
     }
 }

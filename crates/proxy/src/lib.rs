@@ -6,8 +6,8 @@
 //! (`names`, `order`, `eyeballs`) as far as `rules` and `address` allow; request and response are forwarded
 //! (`exchange`, `relay`, `chunked`, `response`), for clients with HTTP/1.x (`http1`) and, by hyper, with HTTP/2
 //! (`http2`). CONNECT and Upgrade lead to a `tunnel`, and so do TLS connections that pass unread (`passthrough`). Both ends
-//! of a connection may be told by the PROXY protocol (`ends`). Servers are checked (`check`). A refusal has a `reason`; requests are logged (`access`) and
-//! counted (`stats`).
+//! of a connection may be told by the PROXY protocol (`ends`). Servers are checked (`check`). A refusal has a `reason`;
+//! requests are logged (`access`) and counted (`stats`).
 //!
 //! HTTP/1.x is read with httparse, the parser that hyper has inside, and framed here: an intermediary must see both
 //! lengths of a message that has two, forward interim responses, and answer what it refuses, which hyper's interface
@@ -27,6 +27,7 @@ mod eyeballs;
 mod fields;
 mod head;
 mod health;
+mod hello;
 mod http1;
 mod http2;
 mod names;
@@ -46,12 +47,13 @@ mod settings;
 mod shared;
 mod site;
 mod stats;
-pub mod tls;
+mod tls;
 mod tunnel;
 mod worker;
 
 pub use authority::{Authority, Host};
 pub use error::Error;
+pub use fordway_certificates::Files;
 pub use fordway_counters::proxy::{ServerStats, Stats};
 pub use head::MOST_FIELDS;
 pub use rehearsal::{OWN, Rehearsed, rehearse, rehearse_response};
@@ -59,5 +61,5 @@ pub use rules::{Destination, Ports, Rule, Rules};
 pub use server::{Bound, Server};
 pub use settings::{
     Backend, Check, CheckKind, Eyeballs, Forward, Forwarded, Limits, Log, LogFormat, LogTarget,
-    Mode, Passthrough, Reverse, Route, SendProxy, Settings, Tls,
+    Mode, Passthrough, Reverse, Route, SendProxy, Settings,
 };

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use rustls::server::Acceptor;
 use tokio::time::Instant;
 
 use super::access::{About, Record};
 use super::conn::{Conn, Watch, put_all};
 use super::ends::Ends;
+use super::hello::{self, Hello, Malformed};
 use super::pool::Server;
 use super::reason::Reason;
 use super::settings::Passthrough;
@@ -19,7 +19,9 @@ use super::worker::Worker;
 const LONGEST: usize = 16 << 10;
 
 /// A fatal alert, unrecognized_name (RFC 6066 section 3), as a record of TLS 1.2, which every version reads.
-const UNRECOGNIZED: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+const UNRECOGNIZED: &[u8] = &[21, 3, 3, 0, 2, 2, 112];
+/// A fatal alert, decode_error (RFC 8446 section 6.2).
+const DECODE_ERROR: &[u8] = &[21, 3, 3, 0, 2, 2, 50];
 
 /// Reads a ClientHello, connects to a server of its name, and carries octets. The connection is returned if the client is
 /// refused, after a last word.
@@ -47,7 +49,7 @@ pub(super) async fn serve(
     record.about = Some(About::new(ends.address(), "TLS", name, "TLS"));
     let reached = match &asked {
         Ok(name) => reach(name, ends, worker, active, passthrough).await.map_err(Refusal::told),
-        Err(refusal) => Err(Refusal { reason: refusal.reason, alert: refusal.alert.clone() }),
+        Err(refusal) => Err(*refusal),
     };
     match reached {
         Ok(mut server) => {
@@ -61,7 +63,7 @@ pub(super) async fn serve(
         Err(Refusal { reason, alert }) => {
             worker.counters().closed(reason);
             record.outcome.reason = Some(reason);
-            let told = put_all(&mut conn, &alert);
+            let told = put_all(&mut conn, alert);
             watch.within(deadline, told).await?.ok()?;
             Some(conn)
         }
@@ -82,52 +84,38 @@ async fn reach(
 }
 
 /// Why a connection is not carried, and what its client is told.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Refusal {
     reason: Reason,
-    alert: Vec<u8>,
+    alert: &'static [u8],
 }
 
 impl Refusal {
     fn plain(reason: Reason) -> Refusal {
-        Refusal { reason, alert: Vec::new() }
+        Refusal { reason, alert: &[] }
     }
 
     fn told(reason: Reason) -> Refusal {
-        Refusal { reason, alert: UNRECOGNIZED.to_vec() }
+        Refusal { reason, alert: UNRECOGNIZED }
     }
 }
 
 /// Reads until the ClientHello is whole; its octets stay in the connection. Returns the name, in lower case.
 async fn hello(conn: &mut Conn) -> Result<String, Refusal> {
-    let mut acceptor = Acceptor::default();
-    let mut taken = 0;
     loop {
         // A client that ends in the middle has not said what it wants.
         if !matches!(conn.fill().await, Ok(1..)) {
             return Err(Refusal::plain(Reason::Hello));
         }
-        if conn.buf.len() > LONGEST {
-            return Err(Refusal::plain(Reason::Hello));
-        }
-        while taken < conn.buf.len() {
-            let mut rest = &conn.buf[taken..];
-            match acceptor.read_tls(&mut rest) {
-                Ok(count @ 1..) => taken += count,
-                _ => return Err(Refusal::plain(Reason::Hello)),
-            }
-            match acceptor.accept() {
-                Ok(Some(accepted)) => {
-                    let name = accepted.client_hello().server_name().map(str::to_ascii_lowercase);
-                    return name.ok_or_else(|| Refusal::told(Reason::UnknownName));
-                }
-                Ok(None) => {}
-                Err((_, mut alert)) => {
-                    let mut octets = Vec::new();
-                    // Into memory: it does not fail.
-                    let _ = alert.write_all(&mut octets);
-                    return Err(Refusal { reason: Reason::Hello, alert: octets });
-                }
+        // Early data may follow it at once (RFC 8446 section 4.2.10), and does not count.
+        let begin = &conn.buf[..conn.buf.len().min(LONGEST)];
+        match hello::read(begin) {
+            Ok(Hello::Whole(Some(name))) => return Ok(name),
+            Ok(Hello::Whole(None)) => return Err(Refusal::told(Reason::UnknownName)),
+            Ok(Hello::Partial) if begin.len() < LONGEST => {}
+            Ok(Hello::Partial) => return Err(Refusal::plain(Reason::Hello)),
+            Err(Malformed) => {
+                return Err(Refusal { reason: Reason::Hello, alert: DECODE_ERROR });
             }
         }
     }

@@ -117,7 +117,8 @@ impl Service for Server {
     ///
     /// As [`Service::bind`]; then everything stays as it was.
     fn succeed(&self, settings: &Settings) -> Result<Bound, Error> {
-        let active = Active::new(settings.clone(), Some(&self.threads.shared.active.load()))?;
+        let before = self.threads.shared.active.load();
+        let active = Active::taking_over(settings.clone(), &before)?;
         open(settings, active, |listen| {
             let own = self.listeners.iter().find(|it| it.listen == listen);
             own.map_or_else(|| Ok(Vec::new()), Listeners::again)
@@ -206,7 +207,8 @@ async fn serve(shared: Arc<Shared>, index: usize, listeners: Vec<tokio::net::Tcp
             }
             _ = sweep.tick() => {
                 worker.sweep();
-                if let Some(certificates) = worker.active().tls.clone().filter(|_| index == 0) {
+                if let Some(tls) = worker.active().tls.as_ref().filter(|_| index == 0) {
+                    let certificates = Arc::clone(&tls.certificates);
                     spawn_blocking(move || certificates.look());
                 }
             }

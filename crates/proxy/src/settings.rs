@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fordway_certificates::Files;
 use fordway_xlat::addr::Pool6;
 
 use super::authority::Authority;
@@ -36,7 +37,7 @@ pub struct Settings {
     /// How connections to servers are begun.
     pub eyeballs: Eyeballs,
     /// Certificates for clients, who speak TLS then. The first is for those who ask for no name, or for one that none has.
-    pub tls: Vec<Tls>,
+    pub tls: Vec<Files>,
     /// Proxies in front of this one, which tell the client's address by the PROXY protocol; they must.
     pub accept_proxy: Acl,
     /// Clients may speak HTTP/2.
@@ -189,15 +190,6 @@ impl Default for Eyeballs {
     fn default() -> Eyeballs {
         Eyeballs { attempt: Duration::from_millis(250), resolution: Duration::from_millis(50) }
     }
-}
-
-/// A certificate with its key, in files.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tls {
-    /// The certificate and its chain, in PEM.
-    pub certificate: PathBuf,
-    /// The key, in PEM.
-    pub key: PathBuf,
 }
 
 /// What servers are told about the client.

@@ -3,7 +3,6 @@
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
@@ -14,7 +13,9 @@ use super::routes::Routes;
 use super::settings::{Mode, Settings};
 use super::site::Site;
 use super::stats::Counters;
-use super::tls::Certificates;
+use super::tls::Tls;
+use fordway_certificates::Counts;
+use fordway_counters::SharedCounter;
 use fordway_counters::proxy::Stats;
 use fordway_serve::Tally;
 use fordway_serve::thread::{self, Signals};
@@ -26,9 +27,9 @@ pub(super) struct Active {
     pub(super) generation: u64,
     pub(super) settings: Settings,
     pub(super) names: Names,
-    pub(super) site: Arc<Site>,
+    pub(super) site: Site,
     pub(super) routes: Routes,
-    pub(super) tls: Option<Arc<Certificates>>,
+    pub(super) tls: Option<Tls>,
     pub(super) log: Option<Arc<AccessLog>>,
     /// The proxy's name in Via and Proxy-Status.
     pub(super) own: String,
@@ -46,10 +47,10 @@ impl Deref for Held {
 }
 
 impl Active {
-    /// The first settings of a proxy, or those that follow on `before`.
+    /// The first settings of a proxy, or those that follow on `before` in its threads.
     pub(super) fn new(settings: Settings, before: Option<&Active>) -> Result<Active, Error> {
         let names = Names::new(settings.resolver.as_ref(), before.map(|it| &it.names))?;
-        let tls = Certificates::new(&settings.tls, settings.http2)?.map(Arc::new);
+        let tls = Tls::new(&settings.tls, settings.http2, before.and_then(|it| it.tls.as_ref()))?;
         let log = match (&settings.log, before.and_then(|it| it.log.as_ref())) {
             (None, _) => None,
             (Some(wanted), Some(open)) if wanted == open.settings() => {
@@ -75,6 +76,13 @@ impl Active {
         };
         let generation = before.map_or(1, |it| it.generation + 1);
         Ok(Active { generation, settings, names, site, routes, tls, log, own })
+    }
+
+    /// The first settings of a proxy that takes over from one with the settings `before`, with threads of its own.
+    pub(super) fn taking_over(settings: Settings, before: &Active) -> Result<Active, Error> {
+        let active = Active::new(settings, Some(before))?;
+        let site = active.site.for_threads(active.settings.threads);
+        Ok(Active { site, ..active })
     }
 }
 
@@ -116,8 +124,8 @@ impl Shared {
     pub(super) fn stats(&self) -> Stats {
         let active = self.active.load();
         let is_checked = active.settings.mode.backend().is_some_and(|it| it.check.is_some());
-        let certificates = |of: fn(&Certificates) -> &AtomicU64| {
-            active.tls.as_ref().map_or(0, |it| of(it).load(Ordering::Relaxed))
+        let certificates = |of: fn(&Counts) -> &SharedCounter| {
+            active.tls.as_ref().map_or(0, |it| of(&it.certificates.counts).get())
         };
         let mut stats = Stats {
             name: active.settings.name.clone(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::authority::Authority;
 use super::health::Health;
-use super::settings::{Backend, Mode, Settings};
+use super::settings::{Backend, CheckKind, Mode, Settings};
 use fordway_counters::Counter;
 use fordway_counters::proxy::ServerStats;
 use fordway_serve::clock;
@@ -18,21 +18,32 @@ pub(super) struct Site {
     servers: Vec<Member>,
     /// Of each route, its servers; in front of one site there is one.
     groups: Vec<Vec<usize>>,
+    /// What checks ask of the servers.
+    checked: Option<CheckKind>,
     start: Instant,
 }
 
-#[derive(Debug)]
+/// A server. Clones share what is known of it.
+#[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) authority: Authority,
     /// Its name in the pool.
     pub(super) key: String,
+    tried: Arc<Tried>,
+    /// What active checks have found.
+    pub(super) health: Arc<Health>,
+    /// Of each thread.
+    requests: Arc<[Requests]>,
+    /// Requests of the threads before these.
+    earlier: u64,
+}
+
+/// What requests have found of a server.
+#[derive(Debug, Default)]
+struct Tried {
     /// Until when it is paused, in milliseconds since `start`; 0: it is not.
     paused: AtomicU64,
     failures: AtomicU64,
-    /// What active checks have found.
-    pub(super) health: Health,
-    /// Of each thread.
-    requests: Box<[Requests]>,
 }
 
 /// The requests of one thread, apart from the cache lines of others.
@@ -41,8 +52,8 @@ pub(super) struct Member {
 struct Requests(Counter);
 
 impl Site {
-    /// Keeps the state of `before` if the servers are the same.
-    pub(super) fn new(settings: &Settings, before: Option<&Arc<Site>>) -> Arc<Site> {
+    /// Keeps what `before` knows of servers that stay. What checks have found stays if they ask the same.
+    pub(super) fn new(settings: &Settings, before: Option<&Site>) -> Site {
         let groups: Vec<&[Authority]> = match &settings.mode {
             Mode::Forward(_) => Vec::new(),
             Mode::Reverse(reverse) => vec![&reverse.upstream],
@@ -57,23 +68,35 @@ impl Site {
         };
         let groups: Vec<Vec<usize>> =
             groups.iter().map(|group| group.iter().map(&mut place).collect()).collect();
-        match before {
-            Some(before)
-                if before.groups == groups
-                    && before
-                        .servers
-                        .iter()
-                        .map(|it| &it.authority)
-                        .eq(upstream.iter().copied()) =>
-            {
-                before.clone()
+        let check = settings.mode.backend().and_then(|it| it.check.as_ref());
+        let checked = check.map(|it| it.kind.clone());
+        let member = |authority: &Authority| {
+            let known = before.and_then(|it| it.member(authority)).cloned();
+            let member = known.unwrap_or_else(|| Member::new(authority, settings.threads));
+            match before.is_some_and(|it| it.checked != checked) {
+                true => Member { health: Arc::new(member.health.for_another_check()), ..member },
+                false => member,
             }
-            _ => Arc::new(Site {
-                servers: upstream.iter().map(|it| Member::new(it, settings.threads)).collect(),
-                groups,
-                start: clock::now(),
-            }),
+        };
+        Site {
+            servers: upstream.into_iter().map(member).collect(),
+            groups,
+            checked,
+            start: before.map_or_else(clock::now, |it| it.start),
         }
+    }
+
+    /// For other threads, while those before may still end their requests.
+    pub(super) fn for_threads(mut self, threads: NonZeroUsize) -> Site {
+        for member in &mut self.servers {
+            member.earlier = member.requests();
+            member.requests = requests(threads);
+        }
+        self
+    }
+
+    fn member(&self, authority: &Authority) -> Option<&Member> {
+        self.servers.iter().find(|it| it.authority == *authority)
     }
 
     /// All servers.
@@ -98,9 +121,9 @@ impl Site {
 
     /// A server could not be reached.
     pub(super) fn failed(&self, member: &Member, pause: Duration) {
-        member.failures.fetch_add(1, Ordering::Relaxed);
+        member.tried.failures.fetch_add(1, Ordering::Relaxed);
         let until = self.now().saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
-        if member.paused.swap(until, Ordering::Relaxed) == 0 {
+        if member.tried.paused.swap(until, Ordering::Relaxed) == 0 {
             tracing::warn!("{} can't be reached", member.authority);
         }
     }
@@ -108,8 +131,8 @@ impl Site {
     /// A server was reached by this thread.
     pub(super) fn works(&self, member: &Member, thread: usize) {
         member.requests[thread].0.add(1);
-        if member.paused.load(Ordering::Relaxed) != 0
-            && member.paused.swap(0, Ordering::Relaxed) != 0
+        if member.tried.paused.load(Ordering::Relaxed) != 0
+            && member.tried.paused.swap(0, Ordering::Relaxed) != 0
         {
             tracing::info!("{} can be reached again", member.authority);
         }
@@ -121,8 +144,8 @@ impl Site {
         let one = |member: &Member| ServerStats {
             server: member.authority.to_string(),
             alive: !member.is_avoided(now, is_checked),
-            requests: member.requests.iter().map(|it| it.0.get()).sum(),
-            failures: member.failures.load(Ordering::Relaxed),
+            requests: member.requests(),
+            failures: member.tried.failures.load(Ordering::Relaxed),
             checks: member.health.checks.get(),
             checks_failed: member.health.failed.get(),
             check_failure: member.health.failure(),
@@ -140,11 +163,15 @@ impl Member {
         Member {
             key: authority.to_string(),
             authority: authority.clone(),
-            paused: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
-            health: Health::default(),
-            requests: (0..threads.get()).map(|_| Requests::default()).collect(),
+            tried: Arc::default(),
+            health: Arc::default(),
+            requests: requests(threads),
+            earlier: 0,
         }
+    }
+
+    fn requests(&self) -> u64 {
+        self.earlier + self.requests.iter().map(|it| it.0.get()).sum::<u64>()
     }
 
     /// Whether others are tried first.
@@ -153,6 +180,10 @@ impl Member {
     }
 
     fn is_paused(&self, now: u64) -> bool {
-        self.paused.load(Ordering::Relaxed) > now
+        self.tried.paused.load(Ordering::Relaxed) > now
     }
+}
+
+fn requests(threads: NonZeroUsize) -> Arc<[Requests]> {
+    (0..threads.get()).map(|_| Requests::default()).collect()
 }

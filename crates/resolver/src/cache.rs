@@ -8,7 +8,7 @@ use foldhash::quality::RandomState;
 use hickory_proto::op::Message;
 use hickory_proto::rr::{RData, Record};
 use hickory_proto::serialize::binary::BinEncodable;
-use quick_cache::sync;
+use quick_cache::sync::{self, EntryAction};
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
 use super::answer::{Answer, Kept, Outcome, is_failure};
@@ -47,7 +47,9 @@ struct Entry {
     expires: Instant,
     /// How many failures there have been in a row, this one included.
     failures: u32,
-    /// Until when servers are not asked again, because they have failed or take too long; the answer is stale.
+    /// The answer before a failure, which may be given in its place.
+    before: Option<Arc<Answer>>,
+    /// Until when servers are not asked again where there is a stale answer, because they have failed or take too long.
     recheck: Option<Instant>,
 }
 
@@ -74,31 +76,46 @@ impl Cache {
         self.kept.get(key).filter(|entry| now + ahead < entry.expires).map(|entry| entry.outcome)
     }
 
+    /// What a client is told without a question to servers: what [holds](Cache::get), or an answer that has expired if servers
+    /// are not to be asked now; with whether it has expired.
+    pub(super) fn known(
+        &self,
+        key: &[u8],
+        now: Instant,
+        ahead: Duration,
+    ) -> Option<(Outcome, bool)> {
+        let entry = self.kept.get(key)?;
+        let waits = entry.recheck.is_some_and(|recheck| now < recheck);
+        if let Some(stale) = self.expired(&entry, now).filter(|_| waits) {
+            return Some((Ok(stale::of(stale, now)), true));
+        }
+        (now + ahead < entry.expires).then_some((entry.outcome, false))
+    }
+
     /// An answer that has expired, if there is one of use.
     pub(super) fn stale(&self, key: &[u8], now: Instant) -> Option<Arc<Answer>> {
         if self.stale.is_zero() {
             return None;
         }
         let entry = self.kept.peek(key)?;
-        let answer = entry.answer().filter(|_| entry.expires <= now)?;
-        (now < entry.expires + self.stale).then(|| stale::of(answer, now))
+        self.expired(&entry, now).map(|answer| stale::of(answer, now))
     }
 
-    /// An answer that has expired, if servers are not to be asked now.
-    pub(super) fn stale_for_now(&self, key: &[u8], now: Instant) -> Option<Arc<Answer>> {
-        if self.stale.is_zero() {
-            return None;
-        }
-        let waits = |entry: &Entry| entry.recheck.is_some_and(|recheck| now < recheck);
-        self.kept.get(key).filter(waits).and_then(|_| self.stale(key, now))
+    /// The answer of an entry that has expired and is of use.
+    fn expired<'e>(&self, entry: &'e Entry, now: Instant) -> Option<&'e Arc<Answer>> {
+        let of_use = |it: &&Arc<Answer>| it.expires <= now && now < it.expires + self.stale;
+        entry.answer().or(entry.before.as_ref()).filter(of_use)
     }
 
     /// Servers take too long: until they have answered, or failed for good, the stale answer is given at once.
     pub(super) fn wait_for(&self, key: &Key, now: Instant) {
-        if let Some(entry) = self.kept.peek(&**key).filter(|entry| entry.expires <= now) {
-            let recheck = Some(now + stale::RECHECK);
-            let _gone = self.kept.replace(Arc::clone(key), Entry { recheck, ..entry }, true);
-        }
+        // In place: an answer that comes at this moment stays as it is.
+        let _result = self.kept.entry(key, None, |_, entry| {
+            if self.expired(entry, now).is_some() {
+                entry.recheck = Some(now + stale::RECHECK);
+            }
+            EntryAction::Retain(())
+        });
     }
 
     /// How often something was flushed: an answer that was asked for before must not be kept.
@@ -128,33 +145,40 @@ impl Cache {
     }
 
     /// Keeps an answer for as long as it says, and a failure for a short while (RFC 9520), unless something was flushed
-    /// since `flushes`.
+    /// since `flushes`. An answer that has expired stays beside a failure for as long as it is of use.
     pub(super) fn insert(&self, key: &Key, outcome: &Outcome, now: Instant, flushes: u64) {
         let failed = match outcome {
             Ok(answer) => is_failure(answer),
             Err(LookupError::Busy) => return,
             Err(_) => true,
         };
-        let entry = if let Some(before) = self.kept.peek(&**key).filter(|_| failed)
-            && before.answer().is_some()
-            && now
-                < before.expires
-                    + if stale::may_replace(outcome) { self.stale } else { Duration::ZERO }
-        {
-            // RFC 8767 section 4: what fails does not displace an answer.
-            Entry { recheck: Some(now + stale::RECHECK), ..before }
-        } else if failed {
-            let last = self.kept.peek(&**key).filter(|entry| now < entry.expires + RECENT);
-            let earlier = last.map_or(0, |entry| entry.failures);
-            let expires = now + lifetime::of_failure(earlier);
-            let failures = earlier.saturating_add(1);
-            Entry { outcome: outcome.clone(), expires, failures, recheck: None }
+        let entry = if failed {
+            let last = self.kept.peek(&**key);
+            // What fails does not displace an answer that holds (RFC 8767 section 4).
+            let recheck = Some(now + stale::RECHECK);
+            match last {
+                Some(last) if last.answer().is_some() && now < last.expires => {
+                    Entry { recheck, ..last }
+                }
+                last => {
+                    let before = last.as_ref().and_then(|last| self.expired(last, now)).cloned();
+                    let last = last.filter(|entry| now < entry.expires + RECENT);
+                    let earlier = last.map_or(0, |entry| entry.failures);
+                    Entry {
+                        outcome: outcome.clone(),
+                        expires: now + lifetime::of_failure(earlier),
+                        failures: earlier.saturating_add(1),
+                        before: before.filter(|_| stale::may_replace(outcome)),
+                        recheck,
+                    }
+                }
+            }
         } else {
             let expires = outcome.as_ref().map_or(now, |answer| answer.expires);
             if expires <= now {
                 return;
             }
-            Entry { outcome: outcome.clone(), expires, failures: 0, recheck: None }
+            Entry { outcome: outcome.clone(), expires, failures: 0, before: None, recheck: None }
         };
         self.kept.insert(Arc::clone(key), entry);
         // A flush that has begun before this may have passed the key's place already.
@@ -191,8 +215,9 @@ struct Octets;
 
 impl Weighter<Key, Entry> for Octets {
     fn weight(&self, key: &Key, entry: &Entry) -> u64 {
-        let message = entry.outcome.as_ref().map_or(0, |answer| octets(&answer.message));
-        (ENTRY_OCTETS + key.len() + message) as u64
+        let answers = entry.outcome.iter().chain(&entry.before);
+        let messages: usize = answers.map(|answer| octets(&answer.message)).sum();
+        (ENTRY_OCTETS + key.len() + messages) as u64
     }
 }
 

@@ -1,8 +1,8 @@
 //! Cookies of upstream servers (RFC 7873): a forger who has not seen the queries does not know them.
 //!
 //! A client cookie is made of a secret and both addresses (RFC 9018 section 3), so that no server can tell clients apart by
-//! it once they have other addresses, nor servers one client. It is sent by UDP alone: who answers by a connection has
-//! received the query.
+//! it once they have other addresses, nor servers one client. It is sent by UDP; by a connection only to find out whether
+//! the server still knows cookies, because who answers by a connection has received the query.
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -55,6 +55,13 @@ impl Jar {
         let held = self.held();
         let server = held.as_ref().filter(|held| held.client == client);
         [&client[..], server.map_or(&[], |held| &held.server)].concat()
+    }
+
+    /// The client's cookie that the server has given one for, and both together.
+    pub(super) fn held_cookie(&self) -> Option<([u8; CLIENT], Vec<u8>)> {
+        let held = self.held();
+        let held = held.as_ref()?;
+        Some((held.client, [&held.client[..], &held.server].concat()))
     }
 
     /// Takes the cookie of a response to a query that carried the client's.

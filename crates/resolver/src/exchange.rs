@@ -7,7 +7,7 @@ use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 
 use super::connection::Connection;
-use super::cookie::Jar;
+use super::cookie::Returned;
 use super::error::AttemptError;
 use super::links::Links;
 use super::peer::Peer;
@@ -65,13 +65,11 @@ impl Attempt<'_> {
                     counters.case_mismatches.count();
                     return self.in_other_case(style).await;
                 }
-                // TCP does without.
+                // TCP does without a cookie.
                 Err(AttemptError::BadCookie) => {}
                 Err(AttemptError::NoCookie) => {
                     counters.spoof_suspicions.count();
-                    let answer = self.by_connection(&query).await?.0;
-                    self.peer.jar.iter().for_each(Jar::forget);
-                    return Ok(answer);
+                    return self.with_cookie(query).await;
                 }
                 Err(AttemptError::NoQuestion) => {
                     counters.mismatches.count();
@@ -81,6 +79,25 @@ impl Attempt<'_> {
             }
         }
         self.by_connection(&query).await.map(|(message, _)| message)
+    }
+
+    /// The answer by UDP had no cookie, though the server has given one: it is asked by TCP with the cookie. If that answer
+    /// has none either, the server knows no cookies any more.
+    async fn with_cookie(&self, query: Query) -> Result<Message, AttemptError> {
+        let held = self.peer.jar.as_ref().and_then(|jar| Some((jar, jar.held_cookie()?)));
+        let shown = held
+            .and_then(|(jar, (client, cookie))| Some((jar, client, query.with_cookie(&cookie)?)));
+        let Some((jar, client, with_cookie)) = shown else {
+            return self.by_connection(&query).await.map(|(message, _)| message);
+        };
+        let (message, _) = self.by_connection(&with_cookie).await?;
+        if jar.take(client, &message) == Returned::Missing {
+            jar.forget();
+        }
+        if message.response_code == ResponseCode::BADCOOKIE {
+            return self.by_connection(&query).await.map(|(message, _)| message);
+        }
+        Ok(message)
     }
 
     /// The answer by UDP came in another case than the question: TCP shows whether the server does that, or a forger did.

@@ -17,10 +17,12 @@ use fordway_serve::Network;
 /// Tables that are locked apart.
 const SHARDS: usize = 16;
 
+type Shard = HashMap<Key, Arc<Flight>, RandomState>;
+
 /// All questions under way.
 #[derive(Debug)]
 pub(super) struct Flights {
-    shards: [Mutex<HashMap<Key, Arc<Flight>, RandomState>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
     places: Arc<Shares>,
     most: usize,
@@ -70,15 +72,25 @@ impl Flights {
         }
     }
 
+    /// No later lookup joins the questions under way. Lookups that wait for them already get their answers.
+    pub(super) fn close(&self) {
+        for shard in &self.shards {
+            lock(shard).clear();
+        }
+    }
+
     /// How many questions are under way.
     pub(super) fn len(&self) -> usize {
         self.places.count()
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Arc<Flight>, RandomState>> {
-        let shard = self.hasher.hash_one(key) as usize % SHARDS;
-        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
     }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Flight {
@@ -116,7 +128,12 @@ impl Leader<'_> {
 impl Drop for Leader<'_> {
     /// Also if the leading lookup was dropped: then one of the waiting lookups asks in its place.
     fn drop(&mut self) {
-        self.flights.shard(&self.key).remove(&self.key);
+        let mut shard = self.flights.shard(&self.key);
+        // After [`Flights::close`] another lookup may ask the same question.
+        if shard.get(&self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
+            shard.remove(&self.key);
+        }
+        drop(shard);
         let _ = self.flight.outcome.set(None);
         self.flight.ended.notify_waiters();
     }
@@ -155,6 +172,21 @@ mod tests {
         drop(leader);
         assert!(flight.wait().await.is_none());
         assert!(matches!(flights.join(&key("a"), None), Join::Lead(_)));
+    }
+
+    #[tokio::test]
+    async fn a_closed_flight_is_joined_by_nobody_and_ends_no_other() {
+        let flights = Flights::new(10);
+        let Join::Lead(old) = flights.join(&key("a"), None) else { panic!("nobody asks yet") };
+        let Join::Follow(waiting) = flights.join(&key("a"), None) else { panic!("somebody asks") };
+        flights.close();
+        let Join::Lead(new) = flights.join(&key("a"), None) else { panic!("nobody may join") };
+        assert_eq!(flights.len(), 2);
+        old.tell(&Err(LookupError::Timeout));
+        assert_eq!(waiting.wait().await.unwrap().unwrap_err(), LookupError::Timeout);
+        assert!(matches!(flights.join(&key("a"), None), Join::Follow(_)), "the new one goes on");
+        drop(new);
+        assert_eq!(flights.len(), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fordway_dns64::{Question, Security};
 use hickory_proto::op::Message;
+use hickory_proto::rr::Name;
 
 use super::answer::{Answer, Outcome};
 use super::asker::Asker;
@@ -96,36 +97,52 @@ impl Forwarder {
     }
 
     async fn ask(&self, question: &Question, key: &Key, asker: Asker) -> Outcome {
-        let mut message = self.routes.of(key).racers.run(key).await?;
-        let query = query_of(question);
-        let question = &Question { name: query.name().clone(), ..*question };
-        clean(&mut message, question);
-        self.cross(question, key, asker, &mut message).await?;
-        let lifetime = lifetime::of_answer(&message, question.record_type);
-        message.queries = vec![query];
-        let fetched = clock::now();
-        let expires = fetched + lifetime;
-        Ok(Arc::new(Answer { message, fetched, expires, security: Security::Unchecked }))
+        let (message, _) = self.ask_servers(question, key, asker, |_| false).await?;
+        Ok(Arc::new(answer_of(message, question)))
     }
 
-    /// Puts what other servers know of the names that aliases of an answer lead to in the place of what its own servers say
-    /// of them.
-    async fn cross(
+    /// Asks the servers of a question, and those of the names that aliases lead to, until one leads to a name that `leaves`
+    /// holds for: that name, with the answer as far as it leads there.
+    pub(super) async fn ask_servers(
         &self,
         question: &Question,
         key: &Key,
         asker: Asker,
+        leaves: impl Fn(&Question) -> bool,
+    ) -> Result<(Message, Option<Name>), LookupError> {
+        let mut message = self.routes.of(key).racers.run(key).await?;
+        let question = Question { name: query_of(question).name().clone(), ..question.clone() };
+        clean(&mut message, &question);
+        let left = self.cross(question, key, asker, &mut message, leaves).await?;
+        Ok((message, left))
+    }
+
+    /// Puts what other servers know of the names that aliases of an answer lead to in the place of what its own servers say
+    /// of them, until one leads to a name that `leaves` holds for.
+    async fn cross(
+        &self,
+        mut at: Question,
+        key: &Key,
+        asker: Asker,
         message: &mut Message,
-    ) -> Result<(), LookupError> {
-        let (mut at, mut key) = (question.clone(), Arc::clone(key));
+        leaves: impl Fn(&Question) -> bool,
+    ) -> Result<Option<Name>, LookupError> {
+        let mut key = Arc::clone(key);
         // Where the part of the answer begins that the servers of `key` have given.
         let mut begin = 0;
-        for _ in 0..MOST_CROSSINGS {
+        for crossings in 0.. {
             let Some(Crossing { kept, target }) = self.routes.crossing(&key, &at, message, begin)
             else {
-                return Ok(());
+                break;
             };
+            if crossings == MOST_CROSSINGS {
+                return Err(LookupError::Unusable);
+            }
             at.name = target.to_lowercase();
+            if leaves(&at) {
+                message.answers.truncate(kept);
+                return Ok(Some(at.name));
+            }
             key = KeyBuf::new(&at, false).ok_or(LookupError::Unusable)?.to_key();
             // Not by way of the questions under way: two aliases that lead to each other would wait for each other.
             let mut rest = match self.cache.get(&key, clock::now(), asker.ahead) {
@@ -142,7 +159,7 @@ impl Forwarder {
             rest.metadata.authentic_data &= message.metadata.authentic_data;
             *message = rest;
         }
-        Err(LookupError::Unusable)
+        Ok(None)
     }
 
     /// The numbers of this moment.
@@ -159,4 +176,12 @@ impl Forwarder {
         counters.add_to(&mut stats);
         stats
     }
+}
+
+/// The answer to a question that a cleaned message is, and how long it may be used. It is not validated.
+pub(super) fn answer_of(mut message: Message, question: &Question) -> Answer {
+    let fetched = clock::now();
+    let expires = fetched + lifetime::of_answer(&message, question.record_type);
+    message.queries = vec![query_of(question)];
+    Answer { message, fetched, expires, security: Security::Unchecked }
 }

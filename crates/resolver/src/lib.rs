@@ -98,7 +98,7 @@ impl Resolver {
         self.lookup_for(Asker::default(), question).await
     }
 
-    /// As [`Resolver::lookup`], for somebody.
+    /// As [`Resolver::lookup`], on behalf of a client, or ahead of need.
     ///
     /// # Errors
     ///
@@ -135,9 +135,12 @@ impl Resolver {
     }
 
     async fn fetch(&self, question: &Question, key: &Key, asker: Asker) -> Outcome {
-        match self.validator(question) {
-            // Rare, and three times as large as the rest: every question would be that large.
-            Some(validator) => Box::pin(validator.fetch(question, key, asker)).await,
+        // Validation is rare, and three times as large as the rest: every question would be that large.
+        match self.validation(question) {
+            Some(validator) if self.forwarder.routes.validates(question) => {
+                Box::pin(validator.fetch(question, key, asker)).await
+            }
+            Some(validator) => Box::pin(validator.fetch_unchecked(question, key, asker)).await,
             None => self.forwarder.fetch(question, key, asker).await,
         }
     }
@@ -172,28 +175,25 @@ impl Resolver {
     ) -> Option<Result<Arc<Answer>, LookupError>> {
         let Forwarder { cache, counters, .. } = &*self.forwarder;
         let (key, now) = (self.key(question)?, clock::now());
-        let outcome = match cache.get(key.as_octets(), now, asker.ahead) {
-            Some(outcome) => outcome,
-            None => {
-                let stale = cache.stale_for_now(key.as_octets(), now)?;
-                counters.stale.count();
-                Ok(stale)
-            }
-        };
+        let (outcome, is_stale) = cache.known(key.as_octets(), now, asker.ahead)?;
+        if is_stale {
+            counters.stale.count();
+        }
         counters.lookups.count();
         counters.cache_hits.count();
         Some(outcome)
     }
 
     fn key(&self, question: &Question) -> Option<KeyBuf> {
-        KeyBuf::new(question, self.validator(question).is_some())
+        let validates = self.validation(question).is_some();
+        KeyBuf::new(question, validates && self.forwarder.routes.validates(question))
     }
 
-    /// Who validates the answer to a question, if anybody does: signatures exist in class IN.
-    fn validator(&self, question: &Question) -> Option<&Validator> {
+    /// The validator, if the question wants one: signatures exist in class IN. Whether the answers of a name's servers are
+    /// validated is up to their [route](routes::Routes::validates).
+    fn validation(&self, question: &Question) -> Option<&Validator> {
         let wanted = !question.checking_disabled && question.class == DNSClass::IN;
-        let validator = self.validator.as_ref().filter(|_| wanted)?;
-        self.forwarder.routes.validates(question).then_some(validator)
+        self.validator.as_ref().filter(|_| wanted)
     }
 
     /// What is in the cache at this moment, of some names; it changes meanwhile.
@@ -201,10 +201,12 @@ impl Resolver {
         self.forwarder.cache.iter(of)
     }
 
-    /// Removes what is in the cache of some names, and sees to it that answers to questions under way do not come there. How
-    /// many were removed.
+    /// Removes what is in the cache of some names. Answers to questions under way are not cached, and lookups that begin from
+    /// now on do not wait for them. How many were removed.
     pub fn flush(&self, of: &Selection) -> u64 {
-        self.forwarder.cache.flush(of)
+        let removed = self.forwarder.cache.flush(of);
+        self.forwarder.flights.close();
+        removed
     }
 
     /// Its statistics.

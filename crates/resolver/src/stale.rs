@@ -32,6 +32,7 @@ pub(super) fn may_replace(outcome: &Outcome) -> bool {
 /// not as validated.
 pub(super) fn of(answer: &Answer, now: Instant) -> Arc<Answer> {
     let mut message = answer.message.clone();
+    message.metadata.authentic_data = false;
     let sections = [&mut message.answers, &mut message.authorities, &mut message.additionals];
     sections.into_iter().flatten().for_each(|record| record.ttl = TTL);
     let code = match message.metadata.response_code {

@@ -29,7 +29,7 @@ use super::anchors::Anchors;
 use super::answer::{Answer, Outcome};
 use super::asker::Asker;
 use super::error::{Error, LookupError};
-use super::forwarder::Forwarder;
+use super::forwarder::{Forwarder, answer_of};
 use super::key::{Key, KeyBuf, query_of, question};
 use super::lifetime;
 use super::settings::TrustAnchors;
@@ -72,6 +72,50 @@ impl Validator {
         self.forwarder.once(key, asker, async |_| self.check(question, asker).await).await
     }
 
+    /// The answer to a question without CD whose servers' answers are not validated, and which is not in the cache.
+    pub(super) async fn fetch_unchecked(
+        &self,
+        question: &Question,
+        key: &Key,
+        asker: Asker,
+    ) -> Outcome {
+        let ask = async |key: &Key| {
+            let answer = self.ask_unchecked(question, key, 0, asker).await?;
+            Ok(self.counted(answer))
+        };
+        self.forwarder.once(key, asker, ask).await
+    }
+
+    /// Asks servers whose answers are not validated. If an alias leads to a name whose answers are, that part of the answer
+    /// is validated.
+    async fn ask_unchecked(
+        &self,
+        question: &Question,
+        key: &Key,
+        aliases: usize,
+        asker: Asker,
+    ) -> Outcome {
+        let leaves = |target: &Question| self.forwarder.routes.validates(target);
+        let (head, left) = self.forwarder.ask_servers(question, key, asker, leaves).await?;
+        let Some(target) = left else { return Ok(Arc::new(answer_of(head, question))) };
+        if aliases >= MAX_ALIASES {
+            return Err(LookupError::Unusable);
+        }
+        let signed = Question { name: target, dnssec_ok: true, ..question.clone() };
+        let rest = timeout(self.deadline, self.find(signed, aliases + 1, asker)).await;
+        let mut rest = rest.unwrap_or(Err(LookupError::Timeout))?;
+        if !question.dnssec_ok {
+            rest = Arc::new(without_signatures(&rest, question));
+        }
+        let mut message = rest.message_at(clock::now());
+        message.answers = [head.answers, message.answers].concat();
+        message.metadata.authentic_data &= head.metadata.authentic_data;
+        let mut answer = answer_of(message, question);
+        answer.expires = answer.expires.min(rest.expires);
+        answer.security = weaker(answer.security, rest.security);
+        Ok(Arc::new(answer))
+    }
+
     async fn check(&self, question: &Question, asker: Asker) -> Outcome {
         let find = async {
             if question.dnssec_ok {
@@ -82,7 +126,11 @@ impl Validator {
             Ok(Arc::new(without_signatures(&answer, question)))
         };
         let found = timeout(self.deadline, find).await;
-        let answer = found.unwrap_or(Err(LookupError::Timeout))?;
+        Ok(self.counted(found.unwrap_or(Err(LookupError::Timeout))?))
+    }
+
+    /// Counts what validation has found.
+    fn counted(&self, answer: Arc<Answer>) -> Arc<Answer> {
         let counters = &self.forwarder.counters;
         match answer.security {
             Security::Secure => counters.secure.count(),
@@ -90,7 +138,7 @@ impl Validator {
             Security::Bogus => counters.bogus.count(),
             Security::Unchecked => {}
         }
-        Ok(answer)
+        answer
     }
 
     /// Finds an answer with signatures, which may be in the cache.
@@ -111,7 +159,14 @@ impl Validator {
 
     async fn validate(&self, question: &Question, aliases: usize, asker: Asker) -> Outcome {
         if !self.forwarder.routes.validates(question) {
-            return self.forwarder.lookup(question, asker).await;
+            let Some(key) = KeyBuf::new(question, false).map(|key| key.to_key()) else {
+                return Err(LookupError::Unusable);
+            };
+            // Not by way of the questions under way: two aliases that lead to each other would wait for each other.
+            return match self.forwarder.cache.get(&key, clock::now(), asker.ahead) {
+                Some(outcome) => outcome,
+                None => self.ask_unchecked(question, &key, aliases, asker).await,
+            };
         }
         let unchecked = Question { checking_disabled: true, ..question.clone() };
         let raw = self.forwarder.lookup(&unchecked, asker).await?;

@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "certificates")]
+pub mod certificates;
 #[cfg(feature = "hosts")]
 pub mod namespace;
 #[cfg(feature = "hosts")]

@@ -50,8 +50,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU64, fence};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 use core::time::Duration;
 
 use crate::verdict::DropReason;
@@ -143,6 +143,8 @@ pub struct Nat64 {
     shared: Arc<Shared>,
     /// It replaces another [`Nat64`], and the sweeper has not used it yet: a change is under way.
     is_coming: AtomicBool,
+    /// See [`Nat64::settled`].
+    settled: AtomicU32,
     /// Failed searches for a port: see [`Nat64::search_key`]; tick.
     exhausted: [AtomicU64; 64],
 }
@@ -152,12 +154,13 @@ impl Nat64 {
     pub fn new(settings: Settings, memory: Arc<dyn Memory>) -> Result<Nat64, Nat64Error> {
         let given = settings.pools.iter().map(|pool| Arc::new(BlockBitmap::of(pool))).collect();
         let nat = Nat64::with(settings, memory, Arc::default(), given)?;
+        nat.settle();
         nat.tell_layout();
         Ok(nat)
     }
 
-    /// The tables with other settings. Entries that do not fit those end at the sweep after [`Sweeper::review`]; until
-    /// then, or until the new value is dropped, subscribers keep their blocks.
+    /// The tables with other settings, which are not final before [`Nat64::settle`]. Entries that do not fit those end at
+    /// the sweep after [`Sweeper::review`]; until then, or until the new value is dropped, subscribers keep their blocks.
     pub fn reconfigured(&self, mut settings: Settings) -> Result<Nat64, Nat64Error> {
         if self.watched() != 0 {
             // Their sequence numbers differ on both sides, even if no ALG watches them any more.
@@ -187,6 +190,18 @@ impl Nat64 {
         if self.is_coming.swap(false, Relaxed) {
             drop(Change(&self.shared));
         }
+    }
+
+    /// The settings are final: entries that do not fit them may end. To be called also of settings that come back in the
+    /// place of refused ones, by which entries may have been made.
+    pub fn settle(&self) {
+        self.settled.fetch_add(1, Release);
+    }
+
+    /// How often the settings have become final; 0: they may still be refused. Only the sweeper reads it.
+    #[must_use]
+    pub fn settled(&self) -> u32 {
+        self.settled.load(Acquire)
     }
 
     /// Whether sessions need permissions.
@@ -231,6 +246,7 @@ impl Nat64 {
             memory,
             shared,
             is_coming: AtomicBool::new(false),
+            settled: AtomicU32::new(0),
             exhausted: [const { AtomicU64::new(0) }; 64],
         };
         nat.mark_given();

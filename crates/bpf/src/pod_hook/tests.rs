@@ -9,7 +9,8 @@ use fordway_xlat::addr::{Eam, EamTable};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use super::*;
-use crate::pods::{Pod, Pods, pods_root};
+use crate::pods::tests::Folder;
+use crate::pods::{Pod, Pods};
 use crate::{PodPrograms, maps};
 
 const KEY: u64 = 0x0123_4567_89ab_cdef;
@@ -20,6 +21,8 @@ fn names_tell_pod_and_programs() {
     let [egress, ingress] = SIDES;
     let name = egress.name(1, 2);
     assert_eq!(name.len(), 15);
+    assert_eq!(egress.name(u64::MAX, u32::MAX).len(), 15);
+    assert!(name.starts_with(&egress.begin(1)) && !name.starts_with(&egress.begin(2)));
     assert!(egress.is_ours(&name) && !ingress.is_ours(&name));
     assert_ne!(name, egress.name(2, 1));
     assert_ne!(name, egress.name(1, 3));
@@ -34,7 +37,9 @@ struct Bench {
     pod: Namespace,
     device: u32,
     pods: Pods,
+    config: Config,
     programs: Arc<PodPrograms>,
+    folder: Folder,
 }
 
 impl Bench {
@@ -51,8 +56,8 @@ impl Bench {
         pod.ip("-4 route add default via inet6 2001:db8:5::1 dev eth0");
         let device = pod.index("eth0");
 
-        let folder = pods_root().join(format!("test-{name}-{}", std::process::id()));
-        let pods = Pods::create(&folder).expect("pods");
+        let folder = Folder::new(name);
+        let pods = Pods::create(&folder.0).expect("pods");
         let eam = Eam::new("192.0.0.1/32".parse().unwrap(), "100::/128".parse().unwrap());
         let config = Config {
             pool6: vec!["2001:db8:64::/96".parse().unwrap()],
@@ -72,7 +77,7 @@ impl Bench {
             interface: "eth0".to_owned(),
         };
         assert!(pods.insert(&entry).expect("an entry"));
-        Bench { _node: node, pod, device, pods, programs }
+        Bench { _node: node, pod, device, pods, config, programs, folder }
     }
 
     fn hook(&self, force_clsact: bool) -> PodHook {
@@ -86,13 +91,17 @@ impl Bench {
     }
 
     fn check(&self, force_clsact: bool) -> Vec<String> {
-        let (hook, id) = (self.hook(force_clsact), self.programs.id);
-        self.pod.run(move || hook.check(KEY, id).expect("a look"))
+        let (hook, programs) = (self.hook(force_clsact), Arc::clone(&self.programs));
+        self.pod.run(move || hook.check(KEY, &programs).expect("a look"))
     }
 
     fn detach(&self, force_clsact: bool) {
         let hook = self.hook(force_clsact);
-        self.pod.run(move || hook.detach().expect("to detach"));
+        self.pod.run(move || hook.detach(false).expect("to detach"));
+    }
+
+    fn is_attached(&self) -> bool {
+        attached_pods(&[KEY ^ 1, KEY]).expect("programs") == [KEY]
     }
 
     /// A packet to IPv4 and its answer.
@@ -226,6 +235,49 @@ fn programs_of_others_see_the_network_s_packets() {
 
     bench.detach(false);
     assert!(bench.check(false).iter().all(|it| it.contains("no program")));
+    bench.end();
+}
+
+#[test]
+fn stubs_of_lost_programs_are_found_and_replaced() {
+    if !can_test() || !sys::has_tcx() {
+        return;
+    }
+    let mut bench = Bench::new("lost");
+    assert!(!bench.is_attached());
+    bench.attach(false);
+    bench.ping();
+    assert!(bench.is_attached());
+    let id = bench.programs.id;
+    // The pin goes, and with the last descriptor all programs in the map.
+    std::fs::remove_file(bench.folder.0.join(format!("programs-{id:016x}"))).expect("a pin");
+    let programs = bench.pods.programs(&bench.config, 14).expect("programs");
+    bench.programs = Arc::new(programs);
+    assert_eq!(bench.programs.id, id);
+    let (pod, _) = bench.pods.get(KEY).expect("entries").expect("the pod");
+    assert!(!bench.pods.has_programs(pod.programs), "the entry says that they are lost");
+    let wrong = bench.check(false);
+    assert!(wrong.len() == 2 && wrong[0].contains("lost ones"), "{wrong:?}");
+    bench.attach(false);
+    assert_eq!(bench.check(false), Vec::<String>::new());
+    bench.ping();
+    bench.detach(false);
+    bench.end();
+}
+
+#[test]
+fn a_queueing_discipline_of_another_stays() {
+    if !can_test() {
+        return;
+    }
+    let bench = Bench::new("qdisc");
+    let has_clsact = || bench.pod.output("tc", "qdisc show dev eth0").contains("clsact");
+    bench.pod.output("tc", "qdisc add dev eth0 clsact");
+    bench.detach(true);
+    assert!(has_clsact(), "no stub was there");
+    bench.attach(true);
+    bench.detach(true);
+    assert!(!has_clsact());
     bench.end();
 }
 

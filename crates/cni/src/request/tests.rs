@@ -41,14 +41,14 @@ fn all_keys_are_read() {
         }),
     );
     let Request { network, attachment, netns, .. } = request.unwrap();
-    assert_eq!(network.pref64, Pref64::Fixed(Pool6::WELL_KNOWN));
-    assert_eq!(network.clat_prefix.unwrap().to_string(), "2001:db8:c1a7::/64");
-    assert_eq!(network.nameservers, ["2001:db8::53".parse::<IpAddr>().unwrap()]);
-    assert!(network.allow_private && network.previous.is_some());
+    assert_eq!(network.own.pref64, Pref64::Fixed(Pool6::WELL_KNOWN));
+    assert_eq!(network.own.clat_prefix.unwrap().to_string(), "2001:db8:c1a7::/64");
+    assert_eq!(network.own.nameservers, ["2001:db8::53".parse::<IpAddr>().unwrap()]);
+    assert!(network.own.allow_private && network.previous.is_some());
     assert_eq!(attachment.unwrap().interface, "eth0");
     assert_eq!(netns.unwrap(), PathBuf::from("/run/netns/c1"));
     let network = read(Command::Add, &json!({})).unwrap().network;
-    assert_eq!(network.pref64, Pref64::Auto);
+    assert_eq!(network.own.pref64, Pref64::Auto);
 }
 
 #[test]
@@ -68,6 +68,22 @@ fn wrong_configurations_have_their_codes() {
     assert!(failure.message.contains("\"pref46\" with value \"x\""), "{failure}");
     let failure = Request::read(Command::Add, variables, b"{").unwrap_err();
     assert_eq!(failure.code, Code::Decoding);
+}
+
+#[test]
+fn what_is_removed_needs_no_key_of_the_plugin() {
+    let faulty = json!({
+        "pref64": "64:ff9b::/95", "clatPrefix": "2001:db8:c1a7::/64", "nameservers": ["nonsense"], "pref46": "x",
+        VALID[0]: [],
+    });
+    assert_eq!(refused(&faulty), Code::Field);
+    for command in [Command::Del, Command::Gc] {
+        let own = read(command, &faulty).unwrap().network.own;
+        assert_eq!((own.pref64, own.nameservers), (Pref64::Auto, vec![]));
+        // One that can be read is.
+        assert_eq!(own.clat_prefix.unwrap().to_string(), "2001:db8:c1a7::/64");
+        assert_eq!(read(command, &json!({ "name": null })).unwrap_err().code, Code::Decoding);
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! A pod's way into IPv4, and what the plugin answers.
 
+use std::fs;
 use std::path::Path;
 
+use fordway_cni::{Code, Command};
 use serde_json::{Value, json};
 
 use crate::world::{CNI, Pod, World, can_run};
@@ -75,6 +77,10 @@ fn clats_of_a_prefix_of_their_own_are_routed() {
     }
 }
 
+fn read(file: &Path) -> Value {
+    serde_json::from_slice(&fs::read(file).expect("a file")).expect("JSON")
+}
+
 #[test]
 fn the_prefix_is_discovered_and_kept() {
     if !can_run() {
@@ -87,12 +93,28 @@ fn the_prefix_is_discovered_and_kept() {
     reaches_ipv4(&world, &pod);
     // The name server is not asked again.
     world.gateway.ip("addr del 2001:db8:ff::1/64 dev gw0");
-    let (second, conf2) = world.pod("ptp", &more);
+    let (second, mut conf2) = world.pod("ptp", &more);
     world.cni("ADD", &second, &conf2).expect("a CLAT by the kept prefix");
+    // It expires, and no name server answers: it is used for some more time.
+    let file = world.prefix_file().expect("a kept prefix");
+    let until = || read(&file)["until"].as_u64().expect("a time");
+    let mut kept = read(&file);
+    kept["until"] = json!(0);
+    fs::write(&file, kept.to_string()).expect("a file");
+    conf2["nameservers"] = json!(["127.0.0.1"]);
+    assert_eq!(world.cni("CHECK", &second, &conf2), Ok(Value::Null), "by the expired prefix");
+    assert_ne!(until(), 0);
     for (pod, conf) in [(&pod, &conf), (&second, &conf2)] {
         assert_eq!(world.cni("DEL", pod, conf), Ok(Value::Null));
     }
     assert_eq!(world.leftovers(), "", "the kept prefix goes with the last pod");
+    // A plugin that is killed leaves the prefix for the next.
+    world.gateway.add_address("2001:db8:ff::1/64", "gw0");
+    let killed = world.steps(Command::Add, &pod, &conf, 0).expect_err("no step");
+    assert_eq!(killed.code, Code::Interrupted);
+    assert!(world.prefix_file().is_some());
+    assert_eq!(world.cni("DEL", &pod, &conf), Ok(Value::Null));
+    assert_eq!(world.leftovers(), "");
 }
 
 #[test]

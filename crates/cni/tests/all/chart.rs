@@ -103,6 +103,16 @@ fn helm_renders_what_the_programs_accept() {
     let plain = render(&json!({}));
     assert_eq!(plain.matches("\nkind: ").count(), 1, "{plain}");
     assert!(plain.contains(r#""--config={\"pref64\":\"64:ff9b::/96\"}""#), "{plain}");
+    // What pods leave is removed by the container that takes the plugin off.
+    let removal = render(&json!({ "cni": { "mode": "uninstall" } }));
+    for needed in [
+        "- uninstall\n",
+        "privileged: true",
+        "mountPath: /sys/fs/bpf",
+        "mountPath: /run/fordway-cni",
+    ] {
+        assert!(removal.contains(needed) && !plain.contains(needed), "{needed}: {removal}");
+    }
     let text = render(&all());
     let kinds: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
     assert_eq!(kinds.len(), 4, "{kinds:?}");

@@ -5,6 +5,18 @@ use serde_json::{Value, json};
 
 use crate::world::{Pod, World, can_run};
 
+/// Plugins before, and keys. With a prefix of its own a pod behind a bridge has a route on the node, too.
+fn kinds() -> [(&'static str, Value); 2] {
+    [("ptp", json!({})), ("bridge", json!({ "clatPrefix": "2001:db8:c1a7::/64" }))]
+}
+
+/// Runs a command, which has to succeed.
+fn expect(world: &World, command: &str, pod: &Pod, conf: &Value, when: &str) {
+    if let Err(error) = world.cni(command, pod, conf) {
+        panic!("{command} {when}: {error}");
+    }
+}
+
 /// Ends a command after each number of steps, and calls `repaired` after each. The number of steps.
 fn ended_anywhere(
     world: &World,
@@ -32,16 +44,9 @@ fn add_ends_anywhere() {
         return;
     }
     let world = World::new();
-    // With a prefix of its own there is a route on the node, too.
-    for (kind, more) in
-        [("ptp", json!({})), ("bridge", json!({ "clatPrefix": "2001:db8:c1a7::/64" }))]
-    {
+    for (kind, more) in kinds() {
         let (pod, conf) = world.pod(kind, &more);
-        let expect = |command: &str, when: &str| {
-            if let Err(error) = world.cni(command, &pod, &conf) {
-                panic!("{kind} {command} {when}: {error}");
-            }
-        };
+        let expect = |command: &str, when: &str| expect(&world, command, &pod, &conf, when);
         let steps = ended_anywhere(&world, Command::Add, &pod, &conf, |number| {
             let when = format!("ADD ended after {number} steps");
             expect("DEL", &when);
@@ -66,15 +71,9 @@ fn del_ends_anywhere() {
         return;
     }
     let world = World::new();
-    for (kind, more) in
-        [("ptp", json!({})), ("bridge", json!({ "clatPrefix": "2001:db8:c1a7::/64" }))]
-    {
+    for (kind, more) in kinds() {
         let (pod, conf) = world.pod(kind, &more);
-        let expect = |command: &str, when: &str| {
-            if let Err(error) = world.cni(command, &pod, &conf) {
-                panic!("{kind} {command} {when}: {error}");
-            }
-        };
+        let expect = |command: &str, when: &str| expect(&world, command, &pod, &conf, when);
         expect("ADD", "first");
         let steps = ended_anywhere(&world, Command::Del, &pod, &conf, |number| {
             let when = format!("DEL ended after {number} steps");

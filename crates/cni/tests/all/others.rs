@@ -1,7 +1,10 @@
 //! Several pods on one node: garbage, addresses that clash, states of the node.
 
+use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
+use fordway_testhost::poll;
 use serde_json::{Value, json};
 
 use crate::world::{CNI, Pod, World, can_run};
@@ -127,12 +130,18 @@ fn status_says_what_is_missing() {
         return;
     }
     let world = World::new();
-    let (pod, conf) = world.pod("ptp", &json!({}));
+    let [(pod, conf), (older, older_conf)] = [(); 2].map(|()| world.pod("ptp", &json!({})));
     let status = |more: &Value| world.call(Path::new(CNI), "STATUS", None, &newest(&conf, more));
     assert_eq!(status(&json!({})), Ok(Value::Null));
     let unknown = json!({ "pref64": "auto", "nameservers": ["127.0.0.1"] });
     assert_eq!(status(&unknown).expect_err("no prefix")["code"], 50);
+    let known = json!({ "pref64": "auto", "nameservers": ["2001:db8:ff::1"] });
+    assert_eq!(status(&known), Ok(Value::Null));
+    assert_eq!(world.leftovers(), "", "without pods nothing is kept");
+    world.cni("ADD", &older, &older_conf).expect("a CLAT");
     world.cni("ADD", &pod, &conf).expect("a CLAT");
+    let reaches_ipv4 = |pod: &Pod| pod.namespace.output("ping", "-c 1 -W 60 -n 198.51.100.10");
+    reaches_ipv4(&pod);
     assert_eq!(status(&json!({})), Ok(Value::Null));
     // Somebody removes the pins.
     for name in world.pins().iter().filter(|name| name.starts_with("programs-")) {
@@ -141,8 +150,81 @@ fn status_says_what_is_missing() {
     assert_eq!(status(&json!({})).expect_err("no programs")["code"], 51);
     assert_eq!(world.cni("CHECK", &pod, &conf).expect_err("no programs")["code"], 102);
     world.cni("ADD", &pod, &conf).expect("a repair");
+    assert_eq!(world.cni("CHECK", &pod, &conf), Ok(Value::Null));
+    reaches_ipv4(&pod);
+    // The programs are there again, and the other pod does not have them.
+    assert_eq!(status(&json!({})).expect_err("no programs")["code"], 51);
+    let error = world.cni("CHECK", &older, &older_conf).expect_err("no programs");
+    assert_eq!(error["code"], 102);
+    assert!(error["details"].as_str().expect("text").contains("lost ones"), "{error}");
+    world.cni("ADD", &older, &older_conf).expect("a repair");
+    assert_eq!(world.cni("CHECK", &older, &older_conf), Ok(Value::Null));
+    reaches_ipv4(&older);
     assert_eq!(status(&json!({})), Ok(Value::Null));
-    world.cni("DEL", &pod, &conf).expect("DEL");
+    for (pod, conf) in [(&pod, &conf), (&older, &older_conf)] {
+        world.cni("DEL", pod, conf).expect("DEL");
+    }
+    assert_eq!(world.leftovers(), "");
+}
+
+#[test]
+fn what_pods_have_left_is_cleaned_without_a_runtime() {
+    if !can_run() {
+        return;
+    }
+    let world = World::new();
+    let own = json!({ "clatPrefix": "2001:db8:c1a7::/64" });
+    let [(kept, kept_conf), (lost, lost_conf)] = [(); 2].map(|()| world.pod("bridge", &own));
+    assert!(world.node.output(CNI, "clean").starts_with("no pod"));
+    for (pod, conf) in [(&kept, &kept_conf), (&lost, &lost_conf)] {
+        world.cni("ADD", pod, conf).expect("a CLAT");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("fordway-cni");
+    fs::write(&program, "a program").expect("a file");
+    let uninstall = || {
+        let place = folder.path().display();
+        world.node.output(CNI, &format!("uninstall --bin-dir {place} --conf-dir {place}"))
+    };
+    assert_eq!(uninstall().trim(), "2 pods have a CLAT until they end");
+    assert!(program.exists(), "a runtime may call it for DEL still");
+    let routes = || world.node.ip("-6 route show proto 246").lines().count();
+    assert_eq!(routes(), 2);
+    // Who can not see the pods does not say that none is there.
+    let refused = |prefix: &'static [&str]| {
+        let output = world.node.run(|| {
+            let mut command = Command::new(prefix[0]);
+            command.args(&prefix[1..]).args([CNI, "clean"]);
+            command.stdin(Stdio::null()).output().expect("a program")
+        });
+        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    const COVERED: &str = "mount -t tmpfs none /sys/fs/bpf && exec \"$@\"";
+    let said = refused(&["unshare", "--mount", "sh", "-c", COVERED, "sh"]);
+    assert!(said.contains("no BPF file system"), "{said}");
+    let said = refused(&["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"]);
+    assert!(said.contains("Operation not permitted"), "{said}");
+    assert_eq!(routes(), 2);
+    // The kernel removes the device, and then its programs, a little later.
+    drop(lost);
+    let said = poll("the pod is gone", || {
+        let said = world.node.output(CNI, "clean");
+        said.starts_with("removed").then_some(said)
+    });
+    assert_eq!(said.trim(), "removed what 1 pod had left\n1 pod has a CLAT until it ends");
+    assert_eq!(routes(), 1);
+    assert_eq!(world.cni("CHECK", &kept, &kept_conf), Ok(Value::Null));
+    kept.namespace.output("ping", "-c 1 -W 60 -n 198.51.100.10");
+    assert_eq!(world.listed(&kept).expect("an entry")["attached"], true);
+    // Somebody has taken the programs off: there is no CLAT any more.
+    kept.detach();
+    assert_eq!(world.listed(&kept).expect("an entry")["attached"], false);
+    assert!(world.node.output(CNI, "list").contains("not attached"));
+    let said = uninstall();
+    assert!(said.contains("\nremoved what 1 pod had left\nno pod"), "{said}");
+    assert!(!program.exists());
+    assert_eq!(world.leftovers(), "");
 }
 
 #[test]

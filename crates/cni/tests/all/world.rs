@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use fordway_bpf::PodHook;
+use fordway_bpf::{PodHook, remove_empty};
 use fordway_cni::{Failure, Request, Steps, answer};
 use fordway_net::{NamespaceId, Netlink};
 use fordway_testhost::namespace::Namespace;
@@ -52,6 +52,16 @@ pub(crate) fn can_run() -> bool {
         }
 }
 
+/// Where the plugin has a lock and discovered prefixes.
+const RUN: &str = "/run/fordway-cni";
+
+/// Whether a file there is that of a node, complete or not.
+fn is_of(path: &Path, node: &str) -> bool {
+    let name = path.file_name().expect("a name").to_string_lossy();
+    let name = name.strip_suffix(".new").unwrap_or(&name);
+    name.strip_suffix(node).is_some_and(|begin| begin.ends_with('-'))
+}
+
 /// Programs that end with the test.
 struct Children(Vec<Child>);
 
@@ -75,16 +85,13 @@ pub(crate) struct World {
 impl Drop for World {
     /// What a test that failed has left: nobody else would find it.
     fn drop(&mut self) {
-        let id = self.node.run(|| NamespaceId::current().expect("a namespace")).to_string();
-        let of_node = |path: &PathBuf| path.display().to_string().contains(&id);
         let folder = self.pin("");
-        for folder in [folder.as_path(), Path::new("/run/fordway-cni")] {
-            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-            for path in entries.map(|entry| entry.path()).filter(of_node) {
-                let _ = fs::remove_file(path);
-            }
+        let pins = self.pins().into_iter().map(|name| folder.join(name));
+        for path in pins.chain(self.files()) {
+            let _ = fs::remove_file(path);
         }
-        let _ = fs::remove_dir(folder);
+        remove_empty(&folder);
+        let _ = fs::remove_dir(RUN);
     }
 }
 
@@ -123,7 +130,7 @@ impl Pod {
 
     /// Takes the programs off, as somebody in the pod may.
     pub(crate) fn detach(&self) {
-        self.namespace.run(|| hook().expect("a device").detach().expect("to detach"));
+        self.namespace.run(|| hook().expect("a device").detach(false).expect("to detach"));
     }
 }
 
@@ -277,20 +284,26 @@ impl World {
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
+    /// The node's files of the plugin.
+    fn files(&self) -> Vec<PathBuf> {
+        let id = self.node.run(|| NamespaceId::current().expect("a namespace")).to_string();
+        let entries = fs::read_dir(RUN).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| is_of(path, &id)).collect()
+    }
+
+    /// The file of a discovered prefix.
+    pub(crate) fn prefix_file(&self) -> Option<PathBuf> {
+        self.files().into_iter().find(|path| path.display().to_string().contains("/pref64-"))
+    }
+
     /// What is left on the node: entries, programs, routes, files.
     pub(crate) fn leftovers(&self) -> String {
-        let id = self.node.run(|| NamespaceId::current().expect("a namespace")).to_string();
         let mut left = Vec::new();
         let pins = self.pin("");
         if pins.exists() {
             left.push(pins.display().to_string());
         }
-        for entry in fs::read_dir("/run/fordway-cni").into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.contains(&id) {
-                left.push(name);
-            }
-        }
+        left.extend(self.files().iter().map(|path| path.display().to_string()));
         left.extend(self.node.ip("-6 route show proto 246").lines().map(str::to_owned));
         left.join("\n")
     }

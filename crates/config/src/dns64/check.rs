@@ -21,6 +21,7 @@ pub(crate) fn dns64(draft: &Read<Dns64>, prefixes: &[Pool6], unread: bool, sink:
     let listen = at.each("listen", &dns64.listen);
     duplicates("listen", &listen, sink);
     covered(&listen, sink);
+    encrypted(draft, &listen, sink);
     let upstream = at.each("upstream", &dns64.upstream);
     duplicates("upstream", &upstream, sink);
     loops(&listen, &upstream, sink);
@@ -178,6 +179,45 @@ fn duplicate_ranges(ranges: &[Spanned<(Ipv4Net, Pool6)>], sink: &mut Sink) {
         let (v4, pool6) = second.get_ref();
         let message = format!("`ranges`: {v4} has {pool6} already");
         sink.error(second.span(), message, "leave one out").beside(first.span(), "here");
+    }
+}
+
+/// DNS over TLS and over HTTPS.
+fn encrypted(draft: &Read<Dns64>, listen: &[Spanned<SocketAddr>], sink: &mut Sink) {
+    let Read { value: dns64, at, complete } = draft;
+    let mut taken = listen.to_vec();
+    for (key, addresses) in
+        [("listen_tls", &dns64.listen_tls), ("listen_https", &dns64.listen_https)]
+    {
+        for address in at.each(key, addresses) {
+            if let Some(other) =
+                taken.iter().find(|it| same_place(*it.get_ref(), *address.get_ref()))
+            {
+                let message = format!("`{key}`: {} is taken", address.get_ref());
+                sink.error(address.span(), message, "write another port")
+                    .beside(other.span(), "by this");
+            }
+            taken.push(address);
+        }
+    }
+    let (certificate, key) = (at.key("certificate"), at.key("key"));
+    let speaks = ["listen_tls", "listen_https"].into_iter().find_map(|key| at.key(key));
+    match (certificate, key) {
+        (Some(one), None) | (None, Some(one)) if *complete => {
+            let message = "a certificate needs its key, and a key its certificate";
+            sink.error(one, message, "write `certificate` and `key`");
+        }
+        (None, None) if *complete && dns64.listen_tls.len() + dns64.listen_https.len() > 0 => {
+            let message = "clients that speak TLS need a certificate";
+            let help =
+                "write certificate = \"/etc/fordway/dns.pem\" and key = \"/etc/fordway/dns.key\"";
+            sink.error(speaks.unwrap_or(at.span.clone()), message, help);
+        }
+        (Some(one), Some(_)) if speaks.is_none() => {
+            let message = "`certificate` has no effect: no client is served over TLS";
+            sink.warn(one, message, "write listen_tls or listen_https, or leave it out");
+        }
+        _ => {}
     }
 }
 

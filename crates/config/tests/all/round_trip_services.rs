@@ -130,6 +130,7 @@ prop_compose! {
         (timeout, deadline) in (millis(100..=10_000), millis(10_000..=60_000)),
         (prefetch, serve_stale) in (any::<bool>(), option::of(seconds(60..=604_800))),
         (rebind_protection, rebind_private, rebind_exempt) in (any::<bool>(), nets(0), names()),
+        (listen_tls, listen_https, tls) in (numbers(0), numbers(0), any::<bool>()),
         (cookies, cookie_secret) in (any::<bool>(), any::<bool>()),
         stale_after in millis(100..=10_000),
         (rate, burst) in (option::of(1u32..), 1u32..=1_000_000),
@@ -139,6 +140,11 @@ prop_compose! {
         policies in vec(policy(), 0..3),
         forwards in vec((upstream(), option::of(any::<bool>()), any::<[bool; 2]>()), 0..3),
     ) -> Dns64 {
+        // Apart from the addresses that are listened on, whatever the port.
+        let others = |numbers: Vec<u16>, apart: u16| -> Vec<SocketAddr> {
+            let numbers = numbers.into_iter().filter(|_| tls);
+            numbers.map(|it| SocketAddr::from((v6(apart + it), port))).collect()
+        };
         let file = |wanted: bool| wanted.then(|| PathBuf::from("/etc/fordway/a file"));
         let policies = policies.into_iter().enumerate().map(|(index, policy)| Dns64Policy {
             clients: vec![net6(index as u16, 56).into(), net4(index as u16).into()],
@@ -168,6 +174,10 @@ prop_compose! {
             validate,
             trust_anchor: file(files[1]),
             cache,
+            listen_tls: others(listen_tls, 0x2000),
+            listen_https: others(listen_https, 0x3000),
+            certificate: file(tls),
+            key: file(tls),
             cookies,
             cookie_secret: file(cookie_secret),
             rebind_protection,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::policies::Policies;
 use crate::policy::Names;
 use crate::tests::{SOA, check, name, policy};
 
@@ -57,6 +58,10 @@ fn private_records_of_every_kind_are_taken_out() {
         "fd00::1",
         "fe80::1",
         "::ffff:10.0.0.1",
+        "::10.0.0.1",
+        "2002:a00:1::1",
+        "2002:c0a8:101::1",
+        "2001:0:c633:6401:0:1234:f5ff:fffe",
         "64:ff9b::a00:1",
         "2001:db8:64::7f00:1",
     ] {
@@ -64,8 +69,15 @@ fn private_records_of_every_kind_are_taken_out() {
         let expected = "NOERROR ede=29 ede=15\nwww.example.net. 300 AAAA 2001:db8:64::c633:6401";
         check(&guarded(), &format!("{AAAA} edns"), &[(AAAA, &aaaa), (A, a)], expected);
     }
-    let aaaa = "NOERROR\nwww.example.net. 300 AAAA 64:ff9b::c633:6401";
-    check(&guarded(), AAAA, &[(AAAA, aaaa)], aaaa);
+    for v6 in [
+        "64:ff9b::c633:6401",
+        "2002:c633:6401::a00:1",
+        "2001:0:a00:1::39cc:9bfe",
+        "2001:db8::a00:1",
+    ] {
+        let aaaa = format!("NOERROR\nwww.example.net. 300 AAAA {v6}");
+        check(&guarded(), AAAA, &[(AAAA, &aaaa)], &aaaa);
+    }
     let mx = "NOERROR\nwww.example.net. 300 MX 1 a.example.net.\n+ a.example.net. 300 A 10.0.0.1\n\
               + a.example.net. 300 A 198.51.100.1";
     let expected = "NOERROR ede=15\nwww.example.net. 300 MX 1 a.example.net.\n+ a.example.net. 300 A 198.51.100.1";
@@ -100,4 +112,31 @@ fn the_name_asked_for_decides() {
     assert!(check(&guarded(), A, &[(A, alias)], expected).blocked);
     // Without protection all stays.
     check(&policy(), A, &[(A, alias)], alias);
+}
+
+#[test]
+fn prefixes_of_all_policies_count_for_every_client() {
+    let pool6 = |text: &str| vec![text.parse().unwrap()];
+    // The last lies in the first, and its addresses are private there: 10.0.1.x.
+    let policies = ["2001:db8::/32", "2001:db8:64::/96", "2001:db8:a00:1::/96"];
+    let site = || policies.map(|it| it.parse().unwrap()).to_vec();
+    for own in policies {
+        let policies = Policies::new(
+            Policy { pool6: pool6("2001:db8::/32"), site: site(), ..guarded() },
+            vec![(
+                vec!["2001:db8:1::/48".parse().unwrap()],
+                Policy { pool6: pool6(own), ..guarded() },
+            )],
+        )
+        .unwrap();
+        let (index, policy) = policies.of("2001:db8:1::1".parse().unwrap());
+        assert_eq!(index, 1);
+        for v6 in ["2001:db8:64::a00:1", "64:ff9b::a00:1", "2001:db8:a00:1::c633:6401"] {
+            let aaaa = format!("NOERROR\nwww.example.net. 300 AAAA {v6}");
+            let a = "NOERROR";
+            let asked = format!("{AAAA} edns");
+            let response = check(policy, &asked, &[(AAAA, &aaaa), (A, a)], "NOERROR ede=15");
+            assert!(response.blocked, "{own} {v6}");
+        }
+    }
 }

@@ -98,6 +98,14 @@ impl Running {
         }
     }
 
+    /// Gives the sweeper other tables, and waits until it has seen them.
+    fn show(&self, nat64: &Arc<Nat64>) {
+        let translator = translator(nat64);
+        self.current.set(Arc::clone(&translator).into());
+        // What runs has one reference, and the sweeper another.
+        poll("the sweeper to look", || (Arc::strong_count(&translator) > 2).then_some(()));
+    }
+
     fn wait_for_creation(&self) {
         while !matches!(self.events.recv_timeout(PATIENCE).unwrap(), Event::SessionCreated(..)) {}
     }
@@ -118,17 +126,31 @@ fn what_a_burst_still_makes_by_the_settings_before_is_reviewed_too() {
     running.wait_for_creation();
     running.queue.begin();
     let other = Arc::new(running.nat64.reconfigured(settings(2)).unwrap());
-    let translator = translator(&other);
-    running.current.set(Arc::clone(&translator).into());
-    // The burst is not over when the sweeper has seen that there are other settings: what runs has one reference, and
-    // the sweeper another.
-    poll("the sweeper to look", || (Arc::strong_count(&translator) > 2).then_some(()));
+    other.settle();
+    // The burst is not over when the sweeper has seen that there are other settings.
+    running.show(&other);
     open(&running.nat64, 2);
     // A sweep may tell of the new session meanwhile; a review would end its BIB entry.
     let is_removal = |event: Event| matches!(event, Event::BibRemoved(_));
     assert!(!running.events.try_iter().any(is_removal), "reviewed while the burst is under way");
     running.queue.end();
     while running.next_gone() != 2 {}
+}
+
+#[test]
+fn refused_settings_end_nothing_and_what_was_made_by_them_ends() {
+    let running = Running::start(settings(1));
+    open(&running.nat64, 1);
+    running.wait_for_creation();
+    let refused = Arc::new(running.nat64.reconfigured(settings(2)).unwrap());
+    running.show(&refused);
+    // Another subscriber: one that has a block keeps it.
+    open_from(&refused, 2, 2);
+    running.current.set(translator(&running.nat64).into());
+    running.nat64.settle();
+    // A sweep by the refused settings would have ended the other session first.
+    assert_eq!(running.next_gone(), 2);
+    assert_eq!(running.nat64.sessions(monotonic()).count(), 1);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fordway_certificates::{Certificates, Error, Files};
 use fordway_config::{Metrics, MetricsToken};
-use fordway_proxy::{Tls, tls};
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
@@ -34,16 +34,32 @@ impl Access {
 /// What a client has to do with.
 #[derive(Default)]
 pub(crate) struct Guards {
-    pub(super) tls: Option<TlsAcceptor>,
+    pub(super) tls: Option<Tls>,
     token: Option<Token>,
+}
+
+/// What accepts connections by TLS, with the certificate of this moment.
+pub(super) struct Tls {
+    pub(super) certificates: Arc<Certificates>,
+    pub(super) acceptor: TlsAcceptor,
+}
+
+impl Tls {
+    fn new(files: &Files) -> Result<Option<Tls>, Error> {
+        let Some(certificates) = Certificates::new(std::slice::from_ref(files), None)? else {
+            return Ok(None);
+        };
+        let acceptor = certificates.acceptor(&["http/1.1"])?;
+        Ok(Some(Tls { certificates: Arc::new(certificates), acceptor }))
+    }
 }
 
 impl Guards {
     /// Reads the files that the configuration names.
     pub(crate) fn read(config: &Metrics) -> Result<Guards, Failure> {
         let tls = config.tls().map(|(certificate, key)| {
-            let files = Tls { certificate: certificate.clone(), key: key.clone() };
-            tls::acceptor(&files, false).map_err(|error| {
+            let files = Files { certificate: certificate.clone(), key: key.clone() };
+            Tls::new(&files).map_err(|error| {
                 Failure::failed(format!("[metrics]: {error}"))
                     .hint("name files in PEM that root may read, as certificate and key")
             })
@@ -52,7 +68,7 @@ impl Guards {
             Some(MetricsToken::File(file)) => Some(Token::read(file)?),
             Some(MetricsToken::None) | None => None,
         };
-        Ok(Guards { tls: tls.transpose()?, token })
+        Ok(Guards { tls: tls.transpose()?.flatten(), token })
     }
 
     /// Whether a request shows what it has to.

@@ -162,6 +162,8 @@ pub(super) const GROUPS: &[Group] = &[
             Counter dns64_answers[rcode] "Answers, by response code" dns64;
             Counter dns64_answered[how] "Queries, by what became of them" dns64;
             Counter dns64_dropped[reason] "Messages that got no answer, by reason" dns64;
+            Counter dns64_https_refused[] "Requests by HTTPS with an HTTP status other than 200" dns64;
+            Counter dns64_certificate[how] "Changed certificates since the last reload, by what became of them" dns64;
             Counter dns64_cookies[cookie] "Queries with a DNS cookie, by what it is worth" dns64;
             Counter dns64_blocked[] "Answers from which private addresses of public names were removed (`rebind_protection`)" dns64;
             Counter dns64_renewed[] "Answers asked for again before they expired (`prefetch`)" dns64;

@@ -57,6 +57,12 @@ macro_rules! counters {
 pub(crate) const DNS64: &[Counter<dns64::Stats>] = counters! {
     Hidden "" "" |it| it.udp_queries => dns64_queries "udp";
     Hidden "" "" |it| it.tcp_queries => dns64_queries "tcp";
+    Seldom "by TLS" "queries by TLS (RFC 7858)" |it| it.tls_queries => dns64_queries "tls";
+    Seldom "by HTTPS" "queries by HTTPS (RFC 8484)" |it| it.https_queries => dns64_queries "https";
+    Trouble "HTTP refused" "no query, or no answer: an HTTP status other than 200" |it| it.https_refused => dns64_https_refused;
+    Trouble "TLS failed" "handshakes that failed" |it| it.handshakes_failed => dns64_connections "handshake_failed";
+    Seldom "certificate" "taken into use when it changed" |it| it.certificates_reloaded => dns64_certificate "reloaded";
+    Trouble "certificate failed" "changed, and of no use" |it| it.certificates_failed => dns64_certificate "failed";
     Always "cached" "answered from what was answered before" |it| it.cached => dns64_answered "cached";
     Always "synthesised" "with addresses made here" |it| it.synthesised => dns64_answered "synthesised";
     Always "forwarded" "as an upstream server answered" |it| it.forwarded => dns64_answered "forwarded";

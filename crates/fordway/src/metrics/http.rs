@@ -1,7 +1,7 @@
 //! The HTTP endpoint, on a thread without capabilities.
 //!
-//! The counters are taken on the daemon's own thread, once for all who ask within [`AGE`]: however many scrape, signals
-//! and requests of the operator come in between.
+//! Counters and health are taken on the daemon's own thread, once for all who ask within [`AGE`]: however many scrape or
+//! probe, signals and requests of the operator come in between.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ const CONNECTION: Duration = Duration::from_secs(20);
 /// Time that the daemon has for an answer about its health.
 const HEALTH: Duration = Duration::from_secs(5);
 
-/// How long a snapshot of the counters is served before another is taken.
+/// How long a snapshot of the counters, or of the health, is served before another is taken.
 const AGE: Duration = Duration::from_secs(1);
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -76,7 +76,12 @@ pub(crate) async fn serve<T, W>(
     T: AsyncFn() -> std::io::Result<Stats> + 'static,
     W: AsyncFn() -> std::io::Result<Vec<String>> + 'static,
 {
-    let served = Rc::new(Served { access, snapshot: Snapshot::new(take), waits_for });
+    let encoded = async move || -> Result<Bytes, Failure> {
+        let stats = take().await.map_err(|error| Failure::failed(error.to_string()))?;
+        Ok(encode(stats)?.into())
+    };
+    let waits_for = Snapshot::new(waits_for);
+    let served = Rc::new(Served { access, counters: Snapshot::new(encoded), waits_for });
     let mut servers = tokio::task::JoinSet::new();
     for listener in listeners {
         match TcpListener::from_std(listener) {
@@ -89,7 +94,7 @@ pub(crate) async fn serve<T, W>(
 
 async fn accept<T, W>(listener: TcpListener, served: Rc<Served<T, W>>)
 where
-    T: AsyncFn() -> std::io::Result<Stats> + 'static,
+    T: AsyncFn() -> Result<Bytes, Failure> + 'static,
     W: AsyncFn() -> std::io::Result<Vec<String>> + 'static,
 {
     let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
@@ -117,54 +122,59 @@ where
 /// What clients are answered from.
 struct Served<T, W> {
     access: Access,
-    snapshot: Snapshot<T>,
-    waits_for: W,
+    counters: Snapshot<T, Bytes>,
+    waits_for: Snapshot<W, Vec<String>>,
 }
 
 impl<T, W: AsyncFn() -> std::io::Result<Vec<String>>> Served<T, W> {
     /// What the daemon waits for; an error if it does not answer.
     async fn waits_for(&self) -> Result<Vec<String>, String> {
-        match tokio::time::timeout(HEALTH, (self.waits_for)()).await {
+        match tokio::time::timeout(HEALTH, self.waits_for.get()).await {
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err("the daemon does not answer in time".to_owned()),
         }
     }
 }
 
-/// The counters as text, as they were a moment ago.
-struct Snapshot<T> {
+/// What `take` has given a moment ago.
+struct Snapshot<T, V> {
     take: T,
-    latest: Mutex<Option<(Instant, Bytes)>>,
+    latest: Mutex<Option<(Instant, V)>>,
 }
 
-impl<T: AsyncFn() -> std::io::Result<Stats>> Snapshot<T> {
-    fn new(take: T) -> Snapshot<T> {
+impl<T, V: Clone> Snapshot<T, V> {
+    fn new(take: T) -> Snapshot<T, V> {
         Snapshot { take, latest: Mutex::new(None) }
     }
 
-    /// The text. Requests that come while it is made wait for the same snapshot.
-    async fn text(&self) -> Result<Bytes, Failure> {
+    /// The value. Requests that come while it is taken wait for the same snapshot. An error is not kept.
+    async fn get<E>(&self) -> Result<V, E>
+    where
+        T: AsyncFn() -> Result<V, E>,
+    {
         let mut latest = self.latest.lock().await;
-        if let Some((taken, text)) = &*latest
+        if let Some((taken, value)) = &*latest
             && taken.elapsed() < AGE
         {
-            return Ok(text.clone());
+            return Ok(value.clone());
         }
-        let stats = (self.take)().await.map_err(|error| Failure::failed(error.to_string()))?;
-        let text = Bytes::from(encode(stats)?);
-        *latest = Some((Instant::now(), text.clone()));
-        Ok(text)
+        let value = (self.take)().await?;
+        *latest = Some((Instant::now(), value.clone()));
+        Ok(value)
     }
 }
 
 async fn converse<T, W>(stream: TcpStream, served: &Rc<Served<T, W>>)
 where
-    T: AsyncFn() -> std::io::Result<Stats> + 'static,
+    T: AsyncFn() -> Result<Bytes, Failure> + 'static,
     W: AsyncFn() -> std::io::Result<Vec<String>> + 'static,
 {
     let guards = served.access.now();
     let Some(tls) = &guards.tls else { return exchange(stream, served, &guards).await };
-    match tokio::time::timeout(HEAD, tls.accept(stream)).await {
+    // Changed files count from a later connection on, once they rest: a disk holds up nobody.
+    let certificates = Arc::clone(&tls.certificates);
+    tokio::task::spawn_blocking(move || certificates.look());
+    match tokio::time::timeout(HEAD, tls.acceptor.accept(stream)).await {
         Ok(Ok(stream)) => exchange(stream, served, &guards).await,
         Ok(Err(error)) => debug!("metrics: {error}"),
         Err(_) => debug!("metrics: a client took too long for TLS"),
@@ -175,7 +185,7 @@ where
 async fn exchange<S, T, W>(stream: S, served: &Rc<Served<T, W>>, guards: &Arc<Guards>)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
-    T: AsyncFn() -> std::io::Result<Stats> + 'static,
+    T: AsyncFn() -> Result<Bytes, Failure> + 'static,
     W: AsyncFn() -> std::io::Result<Vec<String>> + 'static,
 {
     let service = service_fn(|request| {
@@ -200,7 +210,7 @@ async fn respond<T, W>(
     guards: &Guards,
 ) -> Response<Full<Bytes>>
 where
-    T: AsyncFn() -> std::io::Result<Stats>,
+    T: AsyncFn() -> Result<Bytes, Failure>,
     W: AsyncFn() -> std::io::Result<Vec<String>>,
 {
     let is_allowed = guards.allow(request.headers());
@@ -210,7 +220,7 @@ where
             PLAIN,
             Bytes::from("Show the token of [metrics] token_file\n"),
         ),
-        (&Method::GET | &Method::HEAD, "/metrics") => match served.snapshot.text().await {
+        (&Method::GET | &Method::HEAD, "/metrics") => match served.counters.get().await {
             Ok(text) => (StatusCode::OK, OPENMETRICS, text),
             Err(failure) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, failure.line().into()),
         },
@@ -268,12 +278,12 @@ mod tests {
             count.set(count.get() + 1);
             // The daemon has something else to do.
             let _ = opened.clone().wait_for(|open| *open).await;
-            Ok(Stats::default())
+            Ok::<_, Infallible>(Bytes::new())
         };
         let snapshot = Rc::new(Snapshot::new(take));
         let scrape = || {
             let snapshot = Rc::clone(&snapshot);
-            async move { snapshot.text().await.is_ok() }
+            async move { snapshot.get().await.is_ok() }
         };
         let all = async {
             let mut scrapes = JoinSet::new();
@@ -311,8 +321,8 @@ mod tests {
         where
             W: AsyncFn() -> std::io::Result<Vec<String>>,
         {
-            let snapshot = Snapshot { take: (), latest: Mutex::new(None) };
-            Served { access: Access::default(), snapshot, waits_for }
+            let (counters, waits_for) = (Snapshot::new(()), Snapshot::new(waits_for));
+            Served { access: Access::default(), counters, waits_for }
         }
         let ready = served(async || Ok(Vec::new()));
         assert_eq!(of(&ready).await, ["200 alive", "200 ready"]);
@@ -324,6 +334,19 @@ mod tests {
         let stuck = served(async || std::future::pending().await);
         let late = "503 the daemon does not answer in time";
         assert_eq!(of(&stuck).await, [late, late]);
+        // The daemon is asked once, however many probe.
+        let asked = Cell::new(0);
+        let counted = served(async || {
+            asked.set(asked.get() + 1);
+            Ok(Vec::new())
+        });
+        for asks in 1..=2 {
+            for _ in 0..100 {
+                assert_eq!(of(&counted).await, ["200 alive", "200 ready"]);
+            }
+            assert_eq!(asked.get(), asks);
+            tokio::time::advance(AGE).await;
+        }
     }
 
     /// What could not be taken is not kept.
@@ -334,10 +357,10 @@ mod tests {
             taken.set(taken.get() + 1);
             match taken.get() {
                 1 => Err(std::io::Error::other("not now")),
-                _ => Ok(Stats::default()),
+                _ => Ok(Bytes::new()),
             }
         });
-        assert!(snapshot.text().await.is_err());
-        assert!(snapshot.text().await.is_ok());
+        assert!(snapshot.get().await.is_err());
+        assert!(snapshot.get().await.is_ok());
     }
 }

@@ -16,6 +16,9 @@ use super::sink::{Ready, Sink};
 /// Time to connect, with the handshake of TLS, and time in which a collector takes a message.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Reads at once of what a collector sends: one that never stops must not hold up the log.
+const READS: usize = 64;
+
 /// Time between attempts to connect.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -119,10 +122,10 @@ impl Connection {
         open && self.tcp.set_nonblocking(false).is_ok()
     }
 
-    /// Reads what has come until there is an end, or nothing more.
+    /// Reads what has come until there is an end, nothing more, or enough of it, which is as if there were nothing more.
     fn drained(&mut self) -> io::Result<()> {
-        let mut some = [0; 512];
-        loop {
+        let mut some = [0; 4096];
+        for _ in 0..READS {
             let count = match &mut self.tls {
                 None => self.tcp.read(&mut some)?,
                 Some(tls) => {
@@ -131,8 +134,9 @@ impl Connection {
                     if state.peer_has_closed() {
                         return Ok(());
                     }
-                    if state.plaintext_bytes_to_read() > 0 {
-                        let _passed_over = tls.reader().read(&mut some)?;
+                    let mut left = state.plaintext_bytes_to_read();
+                    while left > 0 {
+                        left = left.saturating_sub(tls.reader().read(&mut some)?.max(1));
                     }
                     count
                 }
@@ -141,6 +145,7 @@ impl Connection {
                 return Ok(());
             }
         }
+        Err(ErrorKind::WouldBlock.into())
     }
 
     fn write(&mut self, message: &[u8]) -> io::Result<()> {

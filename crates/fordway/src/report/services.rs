@@ -17,6 +17,11 @@ impl Render for Dns64Status {
         let mut text = format!("{GOOD}dns64{GOOD:#} {STRONG}DNS64 server{STRONG:#}\n");
         let mut line = |label: &str, value: &str| line(&mut text, label, value);
         line("listening", &joined(&self.listen));
+        for (how, listen) in [("TLS", &self.listen_tls), ("HTTPS", &self.listen_https)] {
+            if !listen.is_empty() {
+                line(how, &joined(listen));
+            }
+        }
         line("threads", &self.threads.to_string());
         let pool6 = match self.pool6.as_slice() {
             [] => "none: nothing is synthesised".to_owned(),

@@ -7,8 +7,8 @@ use fordway_config::{
 };
 use fordway_net::IpNet;
 use fordway_proxy::{
-    Backend, Check, CheckKind, Eyeballs, Forward, Log, Mode, Passthrough, Ports, Reverse, Route,
-    Rule, Rules, Settings, Tls,
+    Backend, Check, CheckKind, Eyeballs, Files, Forward, Log, Mode, Passthrough, Ports, Reverse,
+    Route, Rule, Rules, Settings,
 };
 use fordway_resolver as upstream;
 use fordway_serve::Acl;
@@ -71,7 +71,7 @@ fn one(proxy: &Proxy, translated: &[Pool6], local: &[IpNet]) -> Settings {
         eyeballs: Eyeballs { attempt: proxy.attempt_delay, resolution: proxy.resolution_delay },
         tls: proxy
             .certificates()
-            .map(|(certificate, key)| Tls { certificate: certificate.clone(), key: key.clone() })
+            .map(|(certificate, key)| Files { certificate: certificate.clone(), key: key.clone() })
             .collect(),
         accept_proxy: Acl::new(proxy.accept_proxy.iter().copied()),
         http2: proxy.http2,

@@ -1,7 +1,7 @@
 //! A controller: keys that it sets, reads and watches.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
 use std::process::{Output, Stdio};
 
@@ -178,5 +178,80 @@ fn documents_that_can_not_be_are_refused() {
     let mut reply = String::new();
     BufReader::new(&stream).read_line(&mut reply).unwrap();
     assert!(reply.contains("a document has at most 67108864 octets"), "{reply}");
+    // Half a document is none, which the audit log tells.
+    let mut stream =
+        std::os::unix::net::UnixStream::connect(run.path().join("control.sock")).unwrap();
+    stream.write_all(b"{\"command\":\"apply\",\"octets\":7}\n{").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 0);
+    let is_told =
+        |line: &str| line.contains("\"octets\":7") && line.contains("unexpected end of file");
+    assert!(daemon.log().lines().any(is_told), "{}", daemon.log());
+    daemon.stop();
+}
+
+/// The only table of a section needs no name, and what was taken down stays down until the file is read again.
+#[test]
+fn keys_of_what_was_taken_down_wait_for_a_reload() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let (nat64, siit) = FILE.split_at(FILE.rfind("[[translator").unwrap());
+    let file = run.file("keys.toml", nat64);
+    let arguments = format!("run -c {}", file.display());
+    let daemon = Daemon::start(&run, &net.gateway, &arguments);
+    let set = |document: &str| counts(&applied(&run, &net.gateway, "", document)).remove(0);
+    let reload = || {
+        let output = run.output(&net.gateway, "reload");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let names = || -> Vec<String> {
+        let status = run.output(&net.gateway, "status --json").stdout;
+        let status: Value = serde_json::from_slice(&status).unwrap();
+        let name = |it: &Value| it["name"].as_str().unwrap().to_owned();
+        status["translators"].as_array().unwrap().iter().map(name).collect()
+    };
+    let key = "translator.hairpin".to_owned();
+    let document = "{\"translator.hairpin\": false}";
+    assert_eq!(set(document), (key.clone(), 1, 1, 0));
+    assert_eq!(set(document), (key.clone(), 0, 0, 1));
+    for known in [key.as_str(), "translator.nat64.hairpin"] {
+        assert_eq!(get(&run, &net.gateway, known), json!({known: false}));
+    }
+    assert!(run.output(&net.gateway, "down nat64").status.success());
+    for _ in 0..2 {
+        assert_eq!(set(document), (key.clone(), 0, 0, 0));
+        assert!(names().is_empty());
+    }
+    let (done, said) = reload();
+    assert!(done, "{said}");
+    assert_eq!(names(), ["nat64"]);
+    assert_eq!(set(document), (key, 0, 0, 1));
+
+    // With a second table the key is nobody's.
+    std::fs::write(&file, format!("{nat64}{siit}")).unwrap();
+    let (done, said) = reload();
+    let kept = run.path().join("control.sock.applied");
+    let tells = |said: &str| {
+        said.contains("keys of a controller:1:1")
+            && said.contains(&format!("They are kept in {}", kept.display()))
+            && !said.contains("--set")
+    };
+    assert!(!done && tells(&said), "{said}");
+    assert_eq!(names(), ["nat64"]);
+    daemon.stop();
+    let failed = run.output(&net.gateway, &arguments);
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(failed.status.code() == Some(2) && tells(&said), "{said}");
+    std::fs::write(&file, nat64).unwrap();
+    let daemon = Daemon::start(&run, &net.gateway, &arguments);
+    std::fs::write(&file, format!("{nat64}{siit}")).unwrap();
+    let given_back = applied(&run, &net.gateway, "--replace", "{}");
+    assert!(given_back.status.success(), "{}", String::from_utf8_lossy(&given_back.stderr));
+    assert_eq!(names(), ["nat64", "siit0"]);
+    assert!(run.output(&net.gateway, "down nat64").status.success());
+    assert_eq!(set("{\"translator.siit0.eam\": []}"), ("translator.siit0.eam".to_owned(), 0, 1, 0));
+    assert_eq!(names(), ["siit0"]);
     daemon.stop();
 }

@@ -2,6 +2,7 @@
 
 mod cache;
 mod cookies;
+mod encrypted;
 mod forward;
 mod protect;
 mod world;

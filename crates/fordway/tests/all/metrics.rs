@@ -1,21 +1,12 @@
 //! The HTTP endpoint of the metrics beyond loopback: a token, TLS, and both read again at a reload.
 
-use std::path::Path;
-
-use fordway_testhost::{can_use_tun, has_programs};
+use fordway_testhost::{can_use_tun, certificates, has_programs};
 
 use crate::common::daemon::{Daemon, RunDir};
 use crate::common::topology::Border;
 
 /// The name in the certificates.
 const NAME: &str = "gateway.example";
-
-/// Makes a certificate in a folder.
-fn certify(folder: &Path) {
-    let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
-    std::fs::write(folder.join("metrics.pem"), made.cert.pem()).unwrap();
-    std::fs::write(folder.join("metrics.key"), made.signing_key.serialize_pem()).unwrap();
-}
 
 #[test]
 fn beyond_loopback_a_token_and_tls_are_needed() {
@@ -36,7 +27,7 @@ fn beyond_loopback_a_token_and_tls_are_needed() {
     assert!(said.contains("198.51.100.1:9464 is beyond loopback"), "{said}");
 
     let folder = run.path().display();
-    certify(run.path());
+    certificates::write(run.path(), "metrics", &[NAME]);
     run.file("token", "first-token-of-all\n");
     let text = config(&format!(
         "certificate = '{folder}/metrics.pem'\nkey = '{folder}/metrics.key'\n\
@@ -81,7 +72,7 @@ fn beyond_loopback_a_token_and_tls_are_needed() {
     assert!(!done && said.contains("16 visible ASCII characters"), "{said}");
     assert!(get(first, &metrics).ends_with("200"));
     run.file("token", "second-token-of-all\n");
-    certify(run.path());
+    certificates::write(run.path(), "metrics", &[NAME]);
     let (done, said) = reload();
     assert!(done, "{said}");
     let shown = get(Some("second-token-of-all"), &metrics);

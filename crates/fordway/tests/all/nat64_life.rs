@@ -129,7 +129,11 @@ fn a_refused_reload_cuts_no_forwarded_connection() {
     let port = service.local_addr().unwrap().port();
     let pool = "pool4 = ['192.0.2.1']\nallow_short_lifetimes = true\nlifetimes = { udp = '1s' }\n";
     let forward = format!("bib = [['tcp', '192.0.2.1:80', '[2001:db8:6::2]:{port}']]\n");
-    write(&file, "user", &format!("{pool}{forward}"));
+    let log = |name: &str| {
+        let path = run.path().join(name);
+        format!("[[translator.log]]\nwhat = ['sessions']\nto = 'json:{}'\n", path.display())
+    };
+    write(&file, "user", &format!("{pool}{forward}{}", log("one.json")));
     let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
     let to: SocketAddr = "192.0.2.1:80".parse().unwrap();
     let mut client = net.v4.inside(|| TcpStream::connect(to).unwrap());
@@ -144,14 +148,18 @@ fn a_refused_reload_cuts_no_forwarded_connection() {
     };
     check();
     let proxy = "[[proxy]]\nname = 'p'\nlisten = ['::1']\ncertificate = '/nonexistent'\nkey = '/nonexistent'\n";
-    write(&file, "user", &format!("{pool}{proxy}"));
+    write(&file, "user", &format!("{pool}{}{proxy}", log("other.json")));
     let (done, said) = says(&run, &net.gateway, "reload");
     assert!(!done && said.contains("/nonexistent"), "{said}");
+    let stats = daemon.stats("nat64");
+    assert_eq!(count(&stats, "nat64/ended_by_reload"), 0);
+    let to = stats["nat64"]["logs"][0]["to"].as_str().unwrap_or_default();
+    assert!(to.ends_with("/one.json"), "{stats}");
     // The sweeper would end what has lost its entry: it has passed when a younger session is gone.
-    let count = |of: &str| says(&run, &net.gateway, &format!("sessions --protocol {of} --count"));
+    let number = |of: &str| says(&run, &net.gateway, &format!("sessions --protocol {of} --count"));
     let datagram = || net.v6.inside(|| UdpSocket::bind("[::]:0").unwrap());
     datagram().send_to(b"x", (V4_HOST_AS_V6, 9)).unwrap();
-    poll("the sweeper has passed", || (count("udp").1.trim() == "0").then_some(()));
+    poll("the sweeper has passed", || (number("udp").1.trim() == "0").then_some(()));
     let sessions = says(&run, &net.gateway, "sessions --protocol tcp --state established --count");
     assert_eq!(sessions.1.trim(), "1");
     check();

@@ -140,6 +140,42 @@ fn an_error_changes_nothing_and_is_told_with_its_place() {
     daemon.stop();
 }
 
+/// What is refused after translators and routes have changed.
+#[test]
+fn what_a_new_translator_has_taken_over_comes_back_after_an_error() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (border(), RunDir::new());
+    let file = run.path().join("gateway.toml");
+    write(&file, "auto", ONE);
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", file.display()));
+    let running = snapshot(&net.gateway);
+    let siit = |name: &str, pool6: &str, v4: &str| {
+        format!(
+            "[[translator]]\nname = '{name}'\nmode = 'siit'\nqueues = 1\npool6 = ['{pool6}']\n\
+             eam = [['{v4}', '2001:db8:6::2']]\n"
+        )
+    };
+    let moved = siit("siit0", "2001:db8:65::/96", "192.0.2.9")
+        + &siit("siit2", "2001:db8:64::/96", "192.0.2.2");
+    let proxy = "[[proxy]]\nname = 'p'\nlisten = ['::1']\ncertificate = '/nonexistent'\n\
+                 key = '/nonexistent'\n";
+    std::fs::write(&file, format!("{moved}{proxy}")).unwrap();
+    let (output, said) = reload(&run, &net.gateway);
+    assert!(!output.status.success() && said.contains("/nonexistent"), "{said}");
+    assert!(!daemon.log().contains("the rollback is incomplete"), "{}", daemon.log());
+    assert_same(&snapshot(&net.gateway), &running);
+    assert_answers(&net.v4, V6_HOST_AS_V4);
+    assert_no_route(&net, "192.0.2.9");
+    std::fs::write(&file, &moved).unwrap();
+    let (output, said) = reload(&run, &net.gateway);
+    assert!(output.status.success() && said.contains("new: siit2; changed: siit0"), "{said}");
+    assert_answers(&net.v4, V6_HOST_AS_V4);
+    assert_answers(&net.v4, "192.0.2.9");
+    daemon.stop();
+}
+
 #[test]
 fn a_dry_run_tells_what_a_reload_would_do_and_does_nothing() {
     if !can_use_tun() {

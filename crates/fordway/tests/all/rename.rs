@@ -143,6 +143,15 @@ fn translators_swap_names_and_prefixes() {
         let daemon = gateway.start();
         let net = &gateway.net;
         let mut both = V4_HOST.map(|to| Connection::open(&net.v6, &net.v4, address(to)));
+        let started = snapshot(&net.gateway);
+        // What is refused when they have their new names gives them the old ones back.
+        let proxy = "[[proxy]]\nname = 'p'\nlisten = ['::1']\ncertificate = '/nonexistent'\n\
+                     key = '/nonexistent'\n";
+        std::fs::write(&gateway.file, text(["nat1", "other"]) + proxy).unwrap();
+        let (done, said) = gateway.says("reload");
+        assert!(!done && said.contains("/nonexistent"), "{said}");
+        assert_same(&snapshot(&net.gateway), &started);
+        both.iter_mut().for_each(Connection::check);
         let (plan, said) = gateway.reload(&text(["nat1", "nat0"]));
         for (from, to) in [("nat0", "nat1"), ("nat1", "nat0")] {
             let line = format!("renamed  {to}  from {from}; all ");

@@ -1,6 +1,8 @@
 //! Who may ask the daemon what: root everything, a group for reading, nobody else; and what the log keeps of it.
 
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Output;
 
@@ -66,6 +68,21 @@ fn a_group_reads_and_changes_nothing_and_the_log_keeps_who_asked() {
     let (output, said) = ask(READERS + 1, "status");
     assert!(!output.status.success() && said.contains("[control] read_group"), "{said}");
     assert_eq!(daemon.status()["translators"][0]["name"], "siit0");
+
+    // Readers that watch take no place from those who may do more.
+    let watch = |name: &str| {
+        let stream = UnixStream::connect(run.path().join(name)).unwrap();
+        (&stream).write_all(b"{\"command\":\"watch\"}\n").unwrap();
+        let mut reply = String::new();
+        BufReader::new(&stream).read_line(&mut reply).unwrap();
+        (stream, reply)
+    };
+    let readers: Vec<(UnixStream, String)> = (0..17).map(|_| watch("control.read.sock")).collect();
+    let watches = |reply: &str| reply.contains("watching");
+    assert!(readers[..16].iter().all(|(_, reply)| watches(reply)), "{readers:?}");
+    assert!(readers[16].1.contains("16 clients of this socket watch already"), "{readers:?}");
+    let (_stream, reply) = watch("control.sock");
+    assert!(watches(&reply), "{reply}");
 
     assert!(run.output(&net.gateway, "reload").status.success());
     assert!(!run.output(&net.gateway, "down nothing").status.success());

@@ -3,6 +3,7 @@ use std::sync::Barrier;
 use hickory_proto::op::{Message, MessageType, OpCode};
 use hickory_proto::rr::{Name, RecordType};
 
+use super::super::extras::Extras;
 use super::super::query::HEADER;
 use super::super::ready::{Asked, Form};
 use super::*;
@@ -143,7 +144,7 @@ fn what_has_expired_goes_though_it_was_used() {
 #[test]
 fn an_answer_longer_than_a_shard_is_not_kept_and_evicts_nothing() {
     let cache = ReadyCache::new(0);
-    assert!(cache.share > super::super::ready::MAX_MESSAGE);
+    assert!(cache.share > super::super::query::MAX_MESSAGE);
     let small = ReadyCache { share: 100, ..ReadyCache::new(0) };
     keep(&small, 1, 5000, 0);
     assert_eq!(contents(&small).0, 0);
@@ -180,7 +181,7 @@ fn threads_share_it() {
                     let key = key(0, &asked);
                     let mut out = Vec::new();
                     let write = |ready: &Ready| {
-                        let query = Asked { id: 1, question: &[], cookie: None };
+                        let query = Asked { id: 1, question: &[], extras: Extras::default() };
                         ready.write(&query, Form::Stream(None), 0, &mut out);
                     };
                     match cache.read(&key, 0, write) {

@@ -38,7 +38,7 @@ fn edns_says_size_and_do() {
     let octets = with_edns(1400).to_vec().unwrap();
     assert_eq!(
         query(&octets).edns,
-        Some(Edns { size: 1400, dnssec_ok: true, keepalive: false, cookie: None })
+        Some(Edns { size: 1400, dnssec_ok: true, keepalive: false, padded: false, cookie: None })
     );
 }
 
@@ -224,5 +224,30 @@ fn the_first_cookie_counts() {
     assert_eq!(Query::read_bare(&octets), None);
     for len in 0..bare.len() {
         assert_eq!(Query::read_bare(&bare[..len]), None, "{len}");
+    }
+}
+
+#[test]
+fn an_answer_is_as_fresh_as_its_least_ttl() {
+    let header = |answers: u8, authorities: u8| {
+        let mut octets = vec![0, 1, 0x81, 0x80, 0, 1, 0, answers, 0, authorities, 0, 0];
+        octets.extend([1, b'a', 0, 0, 1, 0, 1]);
+        octets
+    };
+    let record =
+        |ttl: u8| [&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, ttl, 0, 4][..], &[192, 0, 2, 1]].concat();
+    let soa = |ttl: u8, minimum: u8| {
+        let data = [&[0, 0][..], &[0; 16], &[0, 0, 0, minimum]].concat();
+        [&[0, 0, 6, 0, 1, 0, 0, 0, ttl, 0, data.len() as u8][..], &data].concat()
+    };
+    let of = |parts: &[Vec<u8>]| least_ttl(&parts.concat());
+    assert_eq!(of(&[header(2, 0), record(60), record(30)]), Some(30));
+    assert_eq!(of(&[header(0, 1), soa(60, 20)]), Some(20));
+    assert_eq!(of(&[header(1, 1), record(10), soa(5, 20)]), Some(5));
+    assert_eq!(of(&[header(0, 0)]), None);
+    // Cut short.
+    let whole = [header(1, 1), record(10), soa(5, 20)].concat();
+    for len in 0..whole.len() {
+        assert_eq!(least_ttl(&whole[..len]), None, "{len}");
     }
 }

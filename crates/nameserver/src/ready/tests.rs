@@ -40,7 +40,12 @@ fn ready(message: &Message) -> Ready {
 
 fn written(ready: &Ready, form: Form, now: u64) -> (Message, Vec<u8>, bool) {
     let mut out = b"before".to_vec();
-    let cut = ready.write(&Asked { id: 0x4242, question: &[], cookie: None }, form, now, &mut out);
+    let cut = ready.write(
+        &Asked { id: 0x4242, question: &[], extras: Extras::default() },
+        form,
+        now,
+        &mut out,
+    );
     let octets = out.split_off(6);
     assert_eq!(out, b"before", "what was there is left alone");
     let message = Message::from_vec(&octets).unwrap_or_else(|e| panic!("{e}: {octets:02x?}"));
@@ -115,7 +120,12 @@ fn the_question_is_in_the_clients_case() {
     let ready = ready(&varied());
     let question = b"\x03wWw\x07eXAMple\x03com\0\0\x1c\0\x01";
     let mut out = Vec::new();
-    ready.write(&Asked { id: 1, question, cookie: None }, Form::Datagram(1232), 10_000, &mut out);
+    ready.write(
+        &Asked { id: 1, question, extras: Extras::default() },
+        Form::Datagram(1232),
+        10_000,
+        &mut out,
+    );
     assert_eq!(&out[12..12 + question.len()], question);
     let read = Message::from_vec(&out).unwrap();
     assert_eq!(read.queries[0].name().to_string(), "wWw.eXAMple.com.");

@@ -16,7 +16,8 @@ use tokio::task::LocalSet;
 
 use super::super::settings::{Cookies, Limits, Settings};
 use super::super::shared::{Active, Shared};
-use super::super::worker::{Client, Transport};
+use super::super::sockets::Transport;
+use super::super::worker::Client;
 use super::*;
 
 /// A server that has an address for every name, for 100 seconds; and how often it was asked for one.
@@ -55,6 +56,9 @@ fn worker(server: upstream::Server, prefetch: bool) -> Rc<Worker> {
         allow: Acl::new(["::1/128".parse().unwrap()]),
         rate: None,
         cache_octets: 1 << 20,
+        listen_tls: Vec::new(),
+        listen_https: Vec::new(),
+        tls: None,
         cookies: Cookies::Off,
         prefetch,
         udp_size: 1232,
@@ -107,6 +111,36 @@ async fn a_popular_name_never_expires() {
         assert_eq!(ask(&worker).await, (false, 100));
     };
     LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_another_policy_takes_no_place() {
+    let still = Still::begin();
+    let (server, asked) = upstream_server();
+    let worker = worker(server, true);
+    let test = async {
+        ask(&worker).await;
+        still.pass(Duration::from_secs(91)).await;
+        ask(&worker).await;
+        ask(&worker).await;
+        let due = worker.renewals.next().await;
+        give_a_policy_of_its_own(&worker);
+        let of = Rc::clone(&worker);
+        spawn_local(async move { renew(&of, due).await }).await.unwrap();
+        assert_eq!((worker.counters().renewed.get(), asked.load(Ordering::SeqCst)), (0, 1));
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+/// As a reload does, to the client.
+fn give_a_policy_of_its_own(worker: &Worker) {
+    let before = worker.shared.active.load_full();
+    let pool6 = vec!["2001:db8:65::/96".parse().unwrap()];
+    let own = Policy { pool6, ..Policy::default() };
+    let clients = vec!["::1/128".parse().unwrap()];
+    let policies = Policies::new(Policy::default(), vec![(clients, own)]).unwrap();
+    let settings = Settings { policies, ..before.settings.clone() };
+    worker.shared.active.store(Arc::new(Active::new(settings, Some(&before)).unwrap()));
 }
 
 #[tokio::test(start_paused = true)]

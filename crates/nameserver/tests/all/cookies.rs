@@ -114,6 +114,18 @@ fn who_shows_it_is_not_limited_and_who_might_be_forged_is_told_it() {
             assert_eq!(addresses(&answer), synthetic(POOL6));
         }
         assert_eq!(server.stats().cookies_valid, 50);
+        // A malformed cookie shows nothing: over the rate it is answered by TC, and not by FORMERR.
+        let malformed = with_cookie(query(), &[7; 9]).to_vec().expect("encodes");
+        for _ in 0..100 {
+            socket.send(&malformed).expect("sent");
+        }
+        let limited = (0..50).find(|_| {
+            let mut octets = vec![0; 4096];
+            let len = socket.recv(&mut octets).expect("an answer");
+            let answer = Message::from_vec(&octets[..len]).expect("a message");
+            answer.metadata.truncation
+        });
+        assert!(limited.is_some());
     });
 }
 

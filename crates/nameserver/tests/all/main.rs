@@ -2,6 +2,7 @@
 
 mod answers;
 mod cookies;
+mod encrypted;
 mod hostile;
 mod limits;
 mod reload;

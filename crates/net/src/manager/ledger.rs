@@ -1,9 +1,10 @@
 //! The file that records all changes in a network namespace.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,8 @@ use serde_json::{Map, Value};
 
 use super::change::Change;
 use super::view::View;
-use crate::lock::{BriefLock, give_to_folders_owner};
+use crate::folder::Folder;
+use crate::lock::{BriefLock, ProcessLock};
 use crate::{Error, NamespaceId, Result, SysctlKey};
 
 /// Version of the file's form. Only a form that earlier programs can't go on with gets another: what they don't know
@@ -114,15 +116,20 @@ pub(super) enum Undo {
 }
 
 impl Ledger {
-    /// Reads the ledger in `dir`; without one, or with one from before the host's last start, an empty one.
+    /// Reads the ledger in `dir`; without one, or with one from before the host's last start, an empty one. A file
+    /// without a single octet is of a host that has lost power before the content came to disk.
     pub(super) fn load(dir: &Path) -> Result<Self> {
         let boot = boot_id()?;
         let path = dir.join(FILE);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
+        let folder = folder(dir)?;
+        let mut text = Vec::new();
+        let read = folder.open_file(FILE.as_ref()).and_then(|mut it| it.read_to_end(&mut text));
+        match read {
+            Ok(1..) => {}
+            Ok(0) => return Ok(Self::empty(boot)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::empty(boot)),
             Err(error) => return Err(Error::file("read", path)(error)),
-        };
+        }
         let damaged = |reason: String| Error::Ledger { path: path.clone(), reason };
         let file: File =
             serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
@@ -169,15 +176,11 @@ impl Ledger {
             let places = self.entries.iter().enumerate();
             self.places = places.map(|(at, entry)| (entry.change.key(), at)).collect();
         }
-        let path = dir.join(FILE);
-        let draft = dir.join(format!("{FILE}.new"));
+        let (path, folder) = (dir.join(FILE), folder(dir)?);
         if self.entries.is_empty() && self.kept.is_empty() && self.foreign.is_empty() {
             // What a full disk has left of it.
-            let _ = fs::remove_file(&draft);
-            return match fs::remove_file(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                result => result.map_err(Error::file("remove", &path)),
-            };
+            let _ = folder.remove(DRAFT.as_ref());
+            return folder.remove(FILE.as_ref()).map_err(Error::file("remove", &path));
         }
         let failed = |error: serde_json::Error| Error::Ledger {
             path: path.clone(),
@@ -191,10 +194,14 @@ impl Ledger {
         let file = File { version: VERSION, boot, entries, kept, homes, more };
         let mut text = serde_json::to_vec_pretty(&file).map_err(failed)?;
         text.push(b'\n');
-        write(&draft, &text, self.synced).map_err(Error::file("write", &draft))?;
+        let written = folder.make_file(DRAFT.as_ref()).and_then(|mut file| {
+            file.write_all(&text)?;
+            if self.synced { file.sync_all() } else { Ok(()) }
+        });
+        written.map_err(Error::file("write", dir.join(DRAFT)))?;
         // The directory is not synced: should the host lose power, either file is void at its next start, so long as
         // it is whole.
-        fs::rename(&draft, &path).map_err(Error::file("replace", &path))
+        folder.rename(DRAFT.as_ref(), FILE.as_ref()).map_err(Error::file("replace", &path))
     }
 
     /// Where the change about a thing stands.
@@ -288,6 +295,7 @@ fn owners(value: &Value) -> impl Iterator<Item = &str> {
 }
 
 const FILE: &str = "ledger.json";
+const DRAFT: &str = "ledger.json.new";
 const LOCK: &str = "ledger.lock";
 
 /// The folder of a network namespace's ledger.
@@ -295,32 +303,60 @@ pub(super) fn directory(run_dir: &Path, namespace: NamespaceId) -> PathBuf {
     run_dir.join("net").join(namespace.to_string())
 }
 
-/// Makes the folder if need be.
+/// Makes the folder, and those above it, if need be.
 pub(super) fn make_directory(run_dir: &Path, dir: &Path) -> Result<()> {
-    let make = |dir: &Path, mode| {
-        let made = DirBuilder::new().recursive(true).mode(mode).create(dir);
-        let made = made.and_then(|()| give_to_folders_owner(&fs::File::open(dir)?, dir));
-        made.map_err(Error::file("make", dir))
+    let run = || {
+        // A link to a run directory elsewhere is the administrator's.
+        let (Some(parent), Some(name), false) =
+            (run_dir.parent(), run_dir.file_name(), run_dir.is_symlink())
+        else {
+            return Folder::open(run_dir);
+        };
+        if !parent.as_os_str().is_empty() {
+            DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
+        }
+        Folder::open(parent)?.make(name, 0o755)
     };
-    make(run_dir, 0o755)?;
-    for folder in dir.parent().into_iter().chain([dir]) {
-        make(folder, 0o700)?;
+    let mut folder = run().map_err(Error::file("make", run_dir))?;
+    for name in below(run_dir, dir) {
+        let made = folder.make(name, 0o700);
+        folder = made.map_err(Error::file("make", folder.path().join(name)))?;
     }
     Ok(())
 }
 
+/// Opens the folder of a ledger.
+fn folder(dir: &Path) -> Result<Folder> {
+    let run_dir = dir.ancestors().nth(2).unwrap_or(dir);
+    let mut folder = Folder::open(run_dir);
+    for name in below(run_dir, dir) {
+        folder = folder.and_then(|it| it.enter(name));
+    }
+    folder.map_err(Error::file("open", dir))
+}
+
+/// The names of the folders from the run directory to the ledger's.
+fn below<'a>(run_dir: &Path, dir: &'a Path) -> impl Iterator<Item = &'a OsStr> {
+    dir.strip_prefix(run_dir).into_iter().flatten()
+}
+
 /// Locks the ledger in `dir`.
 pub(super) fn lock(dir: &Path) -> Result<BriefLock> {
-    BriefLock::acquire(&dir.join(LOCK))
+    BriefLock::acquire_in(&folder(dir)?, LOCK.as_ref())
+}
+
+/// Locks an owner of changes for this process.
+pub(super) fn lock_owner(dir: &Path, owner: &str) -> Result<ProcessLock> {
+    ProcessLock::acquire_in(folder(dir)?, format!("{owner}.owner").as_ref())
 }
 
 /// Removes the folder if it records nothing and no other process is at work in it. Whatever keeps it from being removed is
 /// no error: the next one tries again.
 pub(super) fn remove_if_void(dir: &Path) {
-    let Ok(_guard) = lock(dir) else { return };
+    let (Ok(_guard), Ok(folder)) = (lock(dir), folder(dir)) else { return };
     if !dir.join(FILE).exists() {
         // A process that waits for the lock then finds that its file has been removed.
-        let _ = fs::remove_file(dir.join(LOCK));
+        let _ = folder.remove(LOCK.as_ref());
         let _ = fs::remove_dir(dir);
     }
 }
@@ -343,21 +379,12 @@ pub(super) fn remove_dead(run_dir: &Path, namespace: NamespaceId) {
 
 /// Brings to disk what [`Ledger::save`] has only written.
 pub(super) fn sync(dir: &Path) -> Result<()> {
-    let path = dir.join(FILE);
-    match fs::File::open(&path).and_then(|file| file.sync_all()) {
+    match folder(dir)?.open_file(FILE.as_ref()).and_then(|file| file.sync_all()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::file("write", path)(error))
+            Err(Error::file("write", dir.join(FILE))(error))
         }
         _ => Ok(()),
     }
-}
-
-fn write(path: &Path, text: &[u8], synced: bool) -> io::Result<()> {
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    give_to_folders_owner(&file, path)?;
-    file.write_all(text)?;
-    if synced { file.sync_all() } else { Ok(()) }
 }
 
 fn boot_id() -> Result<String> {

@@ -303,7 +303,11 @@ impl Manager {
 
     /// Brings to disk what [`Manager::apply_once`] has not.
     fn sync(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.unsynced) { ledger::sync(&self.dir) } else { Ok(()) }
+        if self.unsynced {
+            ledger::sync(&self.dir)?;
+            self.unsynced = false;
+        }
+        Ok(())
     }
 }
 
@@ -371,7 +375,7 @@ fn look(run_dir: &Path) -> Result<Option<Ledger>> {
 
 /// Locks an owner for this process.
 fn lock(dir: &Path, owner: &str) -> Result<ProcessLock> {
-    ProcessLock::acquire(&dir.join(format!("{owner}.owner"))).map_err(|error| match error {
+    ledger::lock_owner(dir, owner).map_err(|error| match error {
         Error::Locked { pid, .. } => Error::OwnerRunning { owner: owner.to_owned(), pid },
         error => error,
     })
@@ -383,4 +387,24 @@ fn check_owner(name: &str) -> Result<()> {
         return Err(Error::OwnerName(name.to_owned()));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_that_could_not_be_brought_to_disk_is_tried_again() {
+        let run = tempfile::tempdir().unwrap();
+        let mut manager = Manager::open(run.path(), "clat0").unwrap();
+        manager.unsynced = true;
+        // A folder in the place of the ledger stands for a disk that fails.
+        let path = manager.dir.join("ledger.json");
+        std::fs::create_dir(&path).unwrap();
+        assert!(matches!(manager.sync(), Err(Error::File { .. })));
+        assert!(manager.unsynced);
+        std::fs::remove_dir(&path).unwrap();
+        manager.sync().unwrap();
+        assert!(!manager.unsynced);
+    }
 }

@@ -1,6 +1,7 @@
 //! What a process that was killed left, and ledgers that are damaged.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -72,8 +73,10 @@ fn a_ledger_from_before_the_last_start_is_void_and_a_damaged_one_is_told() {
         std::fs::write(&path, text.replace(boot.trim(), other)).unwrap();
         assert!(!open().unwrap().has_inherited());
 
+        // A loss of power may leave an empty file, of which nothing had come to disk.
+        std::fs::write(&path, "").unwrap();
+        assert!(!open().unwrap().has_inherited());
         for damage in [
-            "",
             "{}",
             "[]",
             "\0",
@@ -141,6 +144,60 @@ impl Drop for Victim {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Root works in a run directory of a service, which may put links there to have root write or give away what they lead to.
+#[test]
+fn links_in_the_run_directory_of_a_service_are_not_followed() {
+    let (run, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    in_namespace(|| {
+        prepared_host();
+        chown(run.path(), Some(12345), Some(12346)).unwrap();
+        let file = theirs.path().join("file");
+        std::fs::write(&file, "theirs").unwrap();
+        let untouched = || {
+            assert_eq!(
+                (theirs.path().metadata().unwrap().uid(), file.metadata().unwrap().uid()),
+                (0, 0)
+            );
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), "theirs");
+            assert_eq!(std::fs::read_dir(theirs.path()).unwrap().count(), 1);
+        };
+        let open = || Manager::open(run.path(), "nat64");
+        let folder = run.path().join("net").join(NamespaceId::current().unwrap().to_string());
+        for link in [folder.parent().unwrap(), &folder] {
+            symlink(theirs.path(), link).unwrap();
+            let error = open().unwrap_err();
+            assert!(matches!(error, Error::File { operation: "make", .. }), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains("symbolic link")), "{error}");
+            assert!(reclaim_dead(run.path(), |_| false).is_err());
+            untouched();
+            std::fs::remove_file(link).unwrap();
+            std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
+        }
+
+        let mut manager = open().unwrap();
+        assert_eq!(folder.metadata().unwrap().uid(), 12345);
+        // A link in the place of the draft is replaced.
+        symlink(&file, folder.join("ledger.json.new")).unwrap();
+        manager.apply(&Change::sysctl(SysctlKey::forwarding_v4(), "1")).unwrap();
+        assert_eq!(ledger(run.path()).symlink_metadata().unwrap().uid(), 12345);
+        untouched();
+        for link in ["ledger.json", "ledger.lock", "other.owner"] {
+            let link = folder.join(link);
+            let kept = std::fs::read(&link).ok();
+            let _ = std::fs::remove_file(&link);
+            symlink(&file, &link).unwrap();
+            let error = Manager::open(run.path(), "other").unwrap_err();
+            assert!(matches!(error, Error::File { .. }), "{error}");
+            untouched();
+            std::fs::remove_file(&link).unwrap();
+            if let Some(text) = kept {
+                std::fs::write(&link, text).unwrap();
+            }
+        }
+        assert_eq!(manager.restore().unwrap().undone.len(), 1);
+    });
 }
 
 #[test]

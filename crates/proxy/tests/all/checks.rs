@@ -80,6 +80,36 @@ fn a_server_that_says_so_is_not_used() {
 }
 
 #[test]
+fn what_another_check_has_found_does_not_count() {
+    let (one, status) = server("1");
+    status.store(503, Ordering::Release);
+    let of = |kind: CheckKind| {
+        // Once the first has been made, there is none.
+        let check = Check { interval: Duration::from_secs(3600), fall: 1, ..check(kind) };
+        checked(&[one.address], check, SendProxy::Off)
+    };
+    let world = World::new(&of(http()));
+    until("it is down", &world, |it| !it[0].alive);
+    // The same check in other settings.
+    world.server.replace(Settings { via: Some("other".to_owned()), ..of(http()) }).unwrap();
+    assert!(!world.server.stats().servers[0].alive);
+    let other = CheckKind::Http { path: "/".to_owned(), host: None, status: 200..=299 };
+    world.server.replace(of(other)).unwrap();
+    let seen = world.server.stats().servers;
+    assert!(seen[0].alive && seen[0].check_failure.is_none(), "{seen:?}");
+}
+
+#[test]
+fn an_interim_response_is_not_the_outcome_of_a_check() {
+    let server = RawServer::saying(
+        "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+    );
+    let world = World::new(&checked(&[server.address], check(http()), SendProxy::Off));
+    let seen = until("checks", &world, |it| it[0].checks >= 3);
+    assert_eq!((seen[0].checks_failed, seen[0].alive), (0, true), "{seen:?}");
+}
+
+#[test]
 fn connections_are_checked_and_all_that_fail_are_tried_all_the_same() {
     let socket = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::STREAM, None).unwrap();
     socket.bind(&std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 0)).into()).unwrap();

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fordway_proxy::{Limits, Log, LogFormat, LogTarget, Settings, Tls};
+use fordway_proxy::{Limits, Log, LogFormat, LogTarget, Settings};
 use fordway_testhost::poll;
 use h2::client::SendRequest;
 use http::Request;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use super::nginx::certificate;
 use super::world::{OK, RawServer, World, forward, reverse};
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -269,14 +272,12 @@ fn an_upload_that_stalls_has_the_time_of_its_response() {
 fn tls_agrees_on_a_version() {
     let server = RawServer::saying(OK);
     let folder = tempfile::tempdir().unwrap();
-    let key = rcgen::generate_simple_self_signed(["proxy.example".to_owned()]).unwrap();
-    let (certificate, private) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-    std::fs::write(&certificate, key.cert.pem()).unwrap();
-    std::fs::write(&private, key.signing_key.serialize_pem()).unwrap();
-    let tls = vec![Tls { certificate, key: private }];
+    let files = certificate(folder.path(), "proxy", &["proxy.example"]);
+    let own = CertificateDer::from_pem_file(&files.certificate).unwrap();
+    let tls = vec![files];
     let world = World::new(&Settings { tls, ..reverse(&[server.address]) });
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(key.cert.der().clone()).unwrap();
+    roots.add(own).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

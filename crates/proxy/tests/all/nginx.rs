@@ -1,12 +1,11 @@
 //! nginx as a server behind the proxy, and certificates for it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output};
 
-use fordway_proxy::Tls;
-use fordway_testhost::poll;
-use rcgen::{CertificateParams, KeyPair};
+use fordway_proxy::Files;
+use fordway_testhost::{certificates, poll};
 use tempfile::TempDir;
 
 /// A running nginx; it ends with this.
@@ -43,17 +42,9 @@ impl Nginx {
 }
 
 /// Writes a certificate of its own authority for names, and its key, in the place of those that were there.
-pub(crate) fn certificate(folder: &Path, file: &str, names: &[&str]) -> Tls {
-    let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
-    let put = |ending: &str, text: String| -> PathBuf {
-        let (path, new) = (folder.join(format!("{file}.{ending}")), folder.join("new"));
-        fs::write(&new, text).unwrap();
-        fs::rename(&new, &path).unwrap();
-        path
-    };
-    Tls { certificate: put("pem", certificate.pem()), key: put("key", key.serialize_pem()) }
+pub(crate) fn certificate(folder: &Path, file: &str, names: &[&str]) -> Files {
+    let [certificate, key] = certificates::write(folder, file, names);
+    Files { certificate, key }
 }
 
 /// A program with its arguments, without input.

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 
-use fordway_proxy::{Mode, Settings};
+use fordway_proxy::{Mode, Server, Settings};
 use fordway_serve::Service as _;
 use fordway_testhost::poll;
 use socket2::{Domain, Socket, Type};
@@ -105,4 +105,34 @@ fn settings_that_change_nothing_of_the_servers_keep_what_is_known() {
     world.server.replace(Settings { via: Some("other".to_owned()), ..settings }).unwrap();
     assert!(ask(&world).contains("\r\nVia: 1.1 other\r\n"));
     assert_eq!(world.server.stats().servers[0].failures, 1);
+}
+
+#[test]
+fn more_threads_take_over_and_keep_what_is_known() {
+    let (two, gone) = (named("2"), nobody());
+    let settings = reverse(&[gone.address, two.address]);
+    let first = World::new(&settings);
+    assert!(ask(&first).ends_with('2'));
+    let more = Settings { threads: 4.try_into().unwrap(), ..settings };
+    let server = Server::start(first.server.succeed(&more).unwrap()).unwrap();
+    let second = World { address: first.address, server };
+    drop(first);
+    // By many connections, so that every thread serves.
+    for _ in 0..64 {
+        assert!(ask(&second).ends_with('2'));
+    }
+    let servers = second.server.stats().servers;
+    assert_eq!((servers[0].failures, servers[1].requests), (1, 65));
+}
+
+#[test]
+fn servers_that_stay_keep_what_is_known() {
+    let (one, two, gone) = (named("1"), named("2"), nobody());
+    let world = World::new(&reverse(&[gone.address, two.address]));
+    assert!(ask(&world).ends_with('2'));
+    world.server.replace(reverse(&[gone.address, one.address, two.address])).unwrap();
+    assert!(ask(&world).ends_with('1'));
+    let servers = world.server.stats().servers;
+    assert_eq!(servers.iter().map(|it| it.failures).collect::<Vec<_>>(), [1, 0, 0]);
+    assert_eq!(servers.iter().map(|it| it.requests).collect::<Vec<_>>(), [0, 1, 1]);
 }

@@ -1,12 +1,15 @@
 //! Answers that have expired, and servers that fail (RFC 8767).
 
+use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use fordway_dns64::{Ede, Security};
 use hickory_proto::op::Edns;
 
 use super::fake::{Deed, respond};
+use super::signed::Tree;
 use super::*;
+use crate::TrustAnchors;
 
 const WWW: &str = "www.example.net.";
 const SECOND: Duration = Duration::from_secs(1);
@@ -168,6 +171,75 @@ async fn what_does_not_validate_brings_no_old_data_back() {
     mood.store(BOGUS, Ordering::SeqCst);
     let bogus = resolver.lookup(&question(WWW)).await.unwrap();
     assert_eq!((bogus.message.response_code, codes(&bogus)), (ResponseCode::ServFail, vec![6]));
+}
+
+/// A validating resolver, and a server of a signed tree: good, with errors, or with signatures that are not right.
+async fn signed() -> (Fake, Arc<AtomicU8>, Arc<Resolver>, tempfile::NamedTempFile) {
+    let mood = Arc::<AtomicU8>::default();
+    let (now, tree) = (Arc::clone(&mood), std::sync::Mutex::new(Tree::new()));
+    let mut anchors = tempfile::NamedTempFile::new().unwrap();
+    anchors.write_all(tree.lock().unwrap().root_key().as_bytes()).unwrap();
+    let fake = Fake::answering(move |message| match now.load(Ordering::SeqCst) {
+        FAILS => message.metadata.response_code = ResponseCode::ServFail,
+        mood => {
+            let mut tree = tree.lock().unwrap();
+            tree.spoiled = if mood == BOGUS { vec![name(WWW)] } else { Vec::new() };
+            tree.answer(message);
+        }
+    })
+    .await;
+    let stale = Duration::from_secs(3600);
+    let validate = Some(TrustAnchors::File(anchors.path().to_owned()));
+    let resolver = Resolver::new(Settings { stale, validate, ..settings(&[&fake]) }).unwrap();
+    (fake, mood, resolver, anchors)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_answer_is_not_secure_and_bogus_data_has_none() {
+    let still = Still::begin();
+    let (_fake, mood, resolver, _anchors) = signed().await;
+    let secure = resolver.lookup(&question(WWW)).await.unwrap();
+    assert_eq!((addresses(&secure), secure.security), (vec![1], Security::Secure));
+    still.pass(300 * SECOND).await;
+    mood.store(FAILS, Ordering::SeqCst);
+    let stale = resolver.lookup(&question(WWW)).await.unwrap();
+    assert_eq!((addresses(&stale), codes(&stale)), (vec![1], vec![3]));
+    assert_eq!(stale.security, Security::Unchecked);
+    assert!(!stale.message.metadata.authentic_data);
+    still.pass(30 * SECOND).await;
+    mood.store(BOGUS, Ordering::SeqCst);
+    let bogus = resolver.lookup(&question(WWW)).await.unwrap();
+    assert_eq!((bogus.security, resolver.stats().bogus), (Security::Bogus, 1));
+    // Nor is the old answer given once servers fail again.
+    mood.store(FAILS, Ordering::SeqCst);
+    still.pass(60 * SECOND).await;
+    let failed = resolver.lookup(&question(WWW)).await.unwrap();
+    assert_eq!(failed.security, Security::Bogus);
+    assert!(codes(&failed).iter().all(|code| *code != 3), "not a stale answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_cached_beside_what_has_expired() {
+    let still = Still::begin();
+    let (fake, mood, resolver, _anchors) = signed().await;
+    let text = Question { record_type: RecordType::TXT, ..question(WWW) };
+    for asked in [question(WWW), text.clone()] {
+        resolver.lookup(&asked).await.unwrap();
+    }
+    still.pass(300 * SECOND).await;
+    mood.store(FAILS, Ordering::SeqCst);
+    resolver.lookup(&question(WWW)).await.unwrap();
+    let asked = fake.count();
+    // The question with CD is the validator's own, and has just failed.
+    let own = Question { checking_disabled: true, dnssec_ok: true, ..question(WWW) };
+    let stale = resolver.lookup(&own).await.unwrap();
+    assert_eq!((addresses(&stale), fake.count()), (vec![1], asked));
+    let signed = Question { dnssec_ok: true, ..question(WWW) };
+    let stale = resolver.lookup(&signed).await.unwrap();
+    assert_eq!((addresses(&stale), fake.count()), (vec![1], asked));
+    // Another question has not failed yet.
+    resolver.lookup(&Question { dnssec_ok: true, ..text }).await.unwrap();
+    assert!(fake.count() > asked);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use tracing::{debug, info, warn};
 use super::kernel::{self, Kernel, Tuning};
 use super::prepared::core;
 use super::running::Running;
-use super::stateful::{self, Entries};
+use super::stateful::{self, Entries, Unsettled};
 use crate::daemon::plan::changes::{self, keep, last_of_each};
 use crate::daemon::plan::placement::Devices;
 use crate::daemon::plan::pool4;
@@ -86,14 +86,8 @@ impl Running {
             self.change_back(before);
             return Err(failure);
         }
-        if let Some(stateful) = &self.stateful {
-            stateful.events.add_unfit(unfit);
-            if let Some(logs) = logs {
-                stateful.events.set_logs(logs);
-            }
-        }
-        if unfit > 0 {
-            info!("{}: {unfit} sessions or mappings do not fit any more and end", self.name());
+        if let Some(stateful) = &mut self.stateful {
+            stateful.unsettled = Some(Unsettled { unfit, logs });
         }
         Ok(Some(before))
     }
@@ -197,20 +191,24 @@ impl Running {
         Ok(last_of_each(wanted))
     }
 
-    /// Rolls back to the old configuration.
+    /// Rolls back to the old configuration. What the host refuses of it keeps nothing else from being rolled back, and is
+    /// retried later ([`Upkeep::follow`](super::upkeep::Upkeep::follow)).
     pub(crate) fn change_back(&mut self, before: Before) {
         self.config = before.config;
         self.facts = before.facts;
         self.place.way = before.way;
         self.place.devices = before.devices;
+        if let Some(stateful) = &mut self.stateful {
+            stateful.unsettled = None;
+        }
         let put_back = match &mut self.host {
             Some(host) => {
                 host.manager().take_over_all();
-                host.want(before.wanted)
+                host.want_again(before.wanted)
             }
             None => Ok(()),
         };
-        if let Err(failure) = put_back.and_then(|()| self.apply_core(before.core)) {
+        if let Err(failure) = self.apply_core(before.core).and(put_back) {
             warn!("{}: the rollback is incomplete: {}", self.name(), failure.line());
         }
         self.settle();
@@ -232,13 +230,6 @@ impl Running {
     /// Ends [`Running::take_over_from`].
     pub(crate) fn take_over_nothing(&mut self) {
         self.take_over_from(&[]);
-    }
-
-    /// Makes what it wants of the host once more.
-    pub(crate) fn restore(&mut self) {
-        if let Some(host) = &mut self.host {
-            host.restore();
-        }
     }
 
     /// Puts back what is missing on the host; the configuration has not changed.

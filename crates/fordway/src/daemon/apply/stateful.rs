@@ -277,6 +277,17 @@ pub(crate) struct Stateful {
     made: Option<PathBuf>,
     /// Addresses that could not be taken up, and when: to try again at each look would only fill the log.
     pub(crate) refused: Option<(HostV4, Instant)>,
+    /// What a change brings when it is final.
+    pub(super) unsettled: Option<Unsettled>,
+}
+
+/// What waits until a change of the configuration is final.
+#[derive(Debug)]
+pub(super) struct Unsettled {
+    /// Sessions and mappings that do not fit any more.
+    pub(super) unfit: u64,
+    /// `None`: they stay.
+    pub(super) logs: Option<Logs>,
 }
 
 /// The IPv4 addresses of devices in pool4, and the host's own.
@@ -306,11 +317,10 @@ impl Stateful {
             clashes,
             made: tables.made,
             refused: None,
+            unsettled: None,
         })
     }
-}
 
-impl Stateful {
     /// Notes that pins are in another folder now.
     pub(super) fn moved_to(&mut self, pins: PathBuf) {
         self.made = self.made.take().map(|_| pins);
@@ -418,9 +428,19 @@ impl Running {
         }
     }
 
-    /// Applies static BIB entries when the change is final: removing one ends its connections.
+    /// Does what ends connections, or is told of them, when a change is final: logs of another configuration, the review of
+    /// the sweeper, static BIB entries.
     pub(super) fn settle_tables(&mut self) {
+        let unsettled = self.stateful.as_mut().and_then(|stateful| stateful.unsettled.take());
+        if let (Some(Unsettled { unfit, logs }), Some(stateful)) = (unsettled, &self.stateful) {
+            stateful.events.add_unfit(unfit);
+            logs.into_iter().for_each(|logs| stateful.events.set_logs(logs));
+            if unfit > 0 {
+                info!("{}: {unfit} sessions or mappings do not fit any more and end", self.name());
+            }
+        }
         if let Some(nat64) = self.engine.core().tables() {
+            nat64.settle();
             make_static(self.name(), nat64);
         }
     }

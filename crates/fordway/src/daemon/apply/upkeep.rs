@@ -110,6 +110,14 @@ impl Upkeep {
         Ok(())
     }
 
+    /// Wants again what was wanted before. What can't be made now is wanted nevertheless, and the first reason is returned.
+    pub(crate) fn want_again(&mut self, changes: Vec<Change>) -> Result<(), Failure> {
+        self.wanted = last_of_each(changes);
+        self.retries.clear();
+        let Reconciled { failed, .. } = self.manager.make(&self.wanted)?;
+        failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error.into()))
+    }
+
     /// As [`Upkeep::want`], where [`Upkeep::settle`] follows shortly: what one change has undone of another is not looked for
     /// before that.
     pub(crate) fn want_unsettled(&mut self, changes: Vec<Change>) -> Result<(), Failure> {
@@ -127,13 +135,6 @@ impl Upkeep {
         }
         self.wanted = last_of_each(changes);
         self.retries.clear();
-    }
-
-    /// Makes what is wanted once more.
-    pub(crate) fn restore(&mut self) {
-        if let Err(error) = self.manager.make(&self.wanted) {
-            warn!("{}: {error}", self.name);
-        }
     }
 
     /// Takes back what is wanted no more, or was left by an earlier run, and makes the rest sure. `what`: for the log, why

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use fordway_config::{Config, Settings, value_of};
 use fordway_control::{Applied, AppliedKey, Change};
+use rustix::fs::OFlags;
 use serde_json::{Map, Value as Json};
 use tracing::{info, warn};
 
@@ -76,8 +77,12 @@ impl Desired {
             Failure::failed(format!("keys that a controller has set: {}: {error}", path.display()))
                 .hint("remove the file to start with the configuration file alone")
         };
-        match fs::read(path) {
-            Ok(text) => Ok(Desired { values: read(&text).map_err(|error| failed(&error))? }),
+        let mut text = Vec::new();
+        // Whose folder it is may put a link or a pipe there.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+        match file.and_then(|mut file| file.read_to_end(&mut text)) {
+            Ok(_) => Ok(Desired { values: read(&text).map_err(|error| failed(&error))? }),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Desired::default()),
             Err(error) => Err(failed(&error)),
         }
@@ -92,13 +97,12 @@ impl Desired {
         }
         let new = path.with_extension("applied.new");
         let text = serde_json::to_vec(&self.values)?;
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)?;
+        let _ = fs::remove_file(&new);
+        // Not through a link, which somebody may have put there meanwhile.
+        let mut file =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(&text)?;
+        file.sync_all()?;
         fs::rename(new, path)
     }
 
@@ -166,7 +170,8 @@ impl Handle {
         let (mut applied, desired) = {
             let daemon = self.state();
             let desired = daemon.desired.with(wanted);
-            let new = daemon.read_with(&desired)?;
+            let mut new = daemon.read_with(&desired)?;
+            daemon.leave_down(&mut new);
             daemon.check(&new)?;
             let (old, new) = (daemon.config.to_toml(), new.to_toml());
             let all: BTreeSet<&String> = daemon.desired.keys().chain(desired.keys()).collect();
@@ -229,13 +234,27 @@ pub(crate) fn with_kept(
     if kept.is_empty() {
         return Ok((config, kept));
     }
-    let config = load(&settings.and(&kept.settings()?))
-        .map_err(|failure| failure.prefix(&format!("with the keys in {}: ", path.display())))?;
+    let config = load(&settings.with_applied(kept.settings()?))
+        .map_err(|failure| because_of_keys(failure, &path))?;
     Ok((config, kept))
+}
+
+/// The failure of a configuration that is right without the keys of a controller, which are kept at `path`.
+pub(super) fn because_of_keys(failure: Failure, path: &Path) -> Failure {
+    match failure {
+        Failure::Config(report) => Failure::Config(report.with_note(format!(
+            "without the keys that a controller has set, the configuration is right. They are kept in {0}: remove it \
+             before a start, or give them back to a running daemon: echo '{{}}' | fordway apply --replace -",
+            path.display()
+        ))),
+        other => other,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn wanted(document: &str, replace: bool) -> Wanted {
@@ -258,6 +277,19 @@ mod tests {
         assert_eq!(Desired::load(&path).unwrap(), two);
         Desired::default().store(&path).unwrap();
         assert!(!path.exists());
+        // Links that somebody has put into the folder lead nowhere.
+        let (theirs, draft) = (dir.path().join("theirs"), path.with_extension("applied.new"));
+        fs::write(&theirs, "{}").unwrap();
+        symlink(&theirs, &draft).unwrap();
+        one.store(&path).unwrap();
+        assert_eq!(Desired::load(&path).unwrap(), one);
+        assert!(!draft.exists());
+        fs::remove_file(&path).unwrap();
+        symlink(&theirs, &path).unwrap();
+        assert!(Desired::load(&path).is_err());
+        two.store(&path).unwrap();
+        assert!(!path.is_symlink());
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), "{}");
         fs::write(&path, "{").unwrap();
         assert!(Desired::load(&path).unwrap_err().line().contains("control.sock.applied"));
     }

@@ -4,6 +4,7 @@
 //! tables has a thread of its own.
 
 use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -27,9 +28,6 @@ use fordway_counters::dstm::LeaseView;
 
 /// Changes that wait for a client that watches; one that is slower loses some, and is told how many.
 const CHANGES: usize = 1024;
-
-/// Clients that may watch at once; others need the socket, too.
-const WATCHING: usize = 16;
 
 /// What the daemon is to run.
 pub(crate) struct Job {
@@ -64,6 +62,26 @@ impl Adjust {
     }
 }
 
+impl Daemon {
+    /// Removes from a configuration what was taken down.
+    pub(super) fn leave_down(&self, config: &mut Config) {
+        for name in &self.down {
+            let _of_kernel = remove(config, name);
+        }
+    }
+}
+
+/// Removes what has this name from a configuration, and returns whether it was of the kernel's own translation.
+fn remove(config: &mut Config, name: &str) -> bool {
+    let Config { translators, nat44, dual_stack, dstm_clients, .. } = config;
+    dstm_clients.retain(|client| client.name.as_str() != name);
+    translators.retain(|translator| translator.name.as_str() != name);
+    let before = nat44.len() + dual_stack.len();
+    nat44.retain(|entry| entry.name.as_str() != name);
+    dual_stack.retain(|entry| entry.name.as_str() != name);
+    nat44.len() + dual_stack.len() < before
+}
+
 /// A running daemon. Clones are the same one.
 #[derive(Clone)]
 pub(crate) struct Handle(Rc<Shared>);
@@ -85,6 +103,8 @@ pub(crate) struct Daemon {
     pub(crate) job: Job,
     /// Keys that a controller has set.
     pub(super) desired: Desired,
+    /// Names that were taken down since the file was read.
+    pub(super) down: BTreeSet<String>,
     /// What runs, as configured.
     pub(crate) config: Config,
     pub(crate) translators: Translators,
@@ -111,6 +131,7 @@ impl Handle {
         Handle(Rc::new(Shared {
             daemon: RefCell::new(Daemon {
                 desired: job.desired.clone(),
+                down: BTreeSet::new(),
                 job,
                 config,
                 translators,
@@ -198,13 +219,10 @@ impl Handle {
             let automatic = automatic.map(|at| daemon.automatic.remove(at));
             let one = at.map(|at| daemon.translators.running.remove(at));
             daemon.end_dstm_clients(|it| it == name);
-            let Config { translators, nat44, dual_stack, dstm_clients, .. } = &mut daemon.config;
-            dstm_clients.retain(|client| client.name.as_str() != name);
-            translators.retain(|translator| translator.name.as_str() != name);
-            let before = nat44.len() + dual_stack.len();
-            nat44.retain(|entry| entry.name.as_str() != name);
-            dual_stack.retain(|entry| entry.name.as_str() != name);
-            let of_kernel = nat44.len() + dual_stack.len() < before;
+            let of_kernel = remove(&mut daemon.config, name);
+            if automatic.is_some() || one.is_some() || of_kernel {
+                daemon.down.insert(name.to_owned());
+            }
             // A prefix that is no longer translated must not be announced.
             let Daemon { services, config, .. } = &mut *daemon;
             services.apply(config);
@@ -261,11 +279,8 @@ impl Handle {
     }
 
     /// The changes from now on, and the number of the last one before.
-    pub(super) fn watch(&self) -> Result<(broadcast::Receiver<Event>, u64), Failure> {
-        if self.0.changes.receiver_count() >= WATCHING {
-            return Err(Failure::failed(format!("{WATCHING} clients watch already")));
-        }
-        Ok((self.0.changes.subscribe(), self.generation()))
+    pub(super) fn watch(&self) -> (broadcast::Receiver<Event>, u64) {
+        (self.0.changes.subscribe(), self.generation())
     }
 
     /// The number of the last change.

@@ -16,7 +16,7 @@ use fordway_config::{
 use fordway_net::privilege::{self, Capability};
 use tracing::warn;
 
-use super::desired::Desired;
+use super::desired::{Desired, because_of_keys};
 use super::dstm_client;
 use super::handle::Daemon;
 use crate::daemon::apply::change::Before;
@@ -34,12 +34,15 @@ use renames::Former;
 
 impl Daemon {
     /// Reads the configuration again and makes it so; on any error everything stays as it was. `of_file`: it has to have a
-    /// file.
+    /// file, and what was taken down comes back.
     pub(crate) fn reload(&mut self, of_file: bool) -> Result<String, Failure> {
         if of_file {
             self.has_file()?;
         }
-        let config = self.read_with(&self.desired)?;
+        let mut config = self.read()?;
+        if !of_file {
+            self.leave_down(&mut config);
+        }
         let Sorted { kept, changed, fresh } = self.sort(&config)?;
         let guards = Guards::read(&config.metrics)?;
         let automatic = self.open_automatic(&config)?;
@@ -63,10 +66,11 @@ impl Daemon {
         // Prefixes are announced when they are translated, and no longer before that ends.
         let changed = changed.and_then(|()| self.services.change(&self.config, &config));
         if let Err(failure) = changed {
+            // These first: they may have taken over what others had.
+            fresh.into_iter().rev().for_each(Running::give_up);
             for (at, old) in before.into_iter().rev() {
                 self.translators.running[at].change_back(old);
             }
-            fresh.into_iter().rev().for_each(Running::give_up);
             self.go_back(former);
             return Err(failure);
         }
@@ -85,6 +89,9 @@ impl Daemon {
         self.reorder(&config, fresh, &mut names);
         self.translators.running.iter_mut().for_each(Running::take_over_nothing);
         self.config = config;
+        if of_file {
+            self.down.clear();
+        }
         Ok(names.sentence())
     }
 
@@ -197,11 +204,11 @@ impl Daemon {
         running[at].take_over_from(&others);
     }
 
-    /// After an error: former names, and what others have taken over and given back.
+    /// After an error: former names, and on the host what each translator wants and nothing else.
     fn go_back(&mut self, former: Former) {
         self.rename_back(former);
         self.translators.running.iter_mut().for_each(Running::take_over_nothing);
-        self.translators.running.iter_mut().for_each(Running::restore);
+        self.translators.running.iter_mut().for_each(Running::settle_quietly);
     }
 
     fn has_file(&self) -> Result<(), Failure> {
@@ -213,9 +220,19 @@ impl Daemon {
         })
     }
 
+    /// The configuration at this moment.
+    pub(super) fn read(&self) -> Result<Config, Failure> {
+        self.read_with(&self.desired).map_err(|failure| {
+            let blames_keys =
+                !self.desired.is_empty() && self.read_with(&Desired::default()).is_ok();
+            let kept = Desired::path(&self.job.config.control.socket);
+            if blames_keys { because_of_keys(failure, &kept) } else { failure }
+        })
+    }
+
     /// The configuration at this moment, if a controller has set these keys.
     pub(super) fn read_with(&self, desired: &Desired) -> Result<Config, Failure> {
-        let settings = self.job.settings.and(&desired.settings()?);
+        let settings = self.job.settings.with_applied(desired.settings()?);
         let base = self.job.base.as_deref().unwrap_or_default();
         let loaded = match &self.job.file {
             Some(file) => load_with(file, &settings)?,

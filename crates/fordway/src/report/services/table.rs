@@ -12,7 +12,8 @@ use crate::output::{STRONG, WARNING};
 /// What the DNS64 server has counted.
 pub(crate) fn dns64_table(stats: &dns64::Stats) -> String {
     let mut text = String::new();
-    let queries = stats.udp_queries.wrapping_add(stats.tcp_queries);
+    let by = [stats.udp_queries, stats.tcp_queries, stats.tls_queries, stats.https_queries];
+    let queries = by.into_iter().fold(0, u64::wrapping_add);
     row(&mut text, "queries", queries, &format!("{} of them by TCP", group(stats.tcp_queries)));
     text.push_str(&table(DNS64, stats));
     let codes: Vec<String> = words(DNS64, "dns64_answers", stats)

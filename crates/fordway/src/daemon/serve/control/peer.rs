@@ -48,15 +48,17 @@ impl Peer {
         })
     }
 
-    /// Writes a request that is more than reading into the log, with what became of it. `reply`: the first answer to it.
-    pub(super) fn audit(&self, request: &str, reply: Option<&Reply>) {
+    /// Writes a request that is more than reading into the log, with what became of it. `reply`: the first answer to it, or
+    /// why there is none.
+    pub(super) fn audit(&self, request: &str, reply: Result<Option<&Reply>, &io::Error>) {
         let result = match reply {
-            Some(Reply::Done(_)) | None => "done",
-            Some(Reply::Unknown(_)) => "unknown name",
-            Some(Reply::Failed { text, .. } | Reply::Error(text)) => {
+            Ok(Some(Reply::Done(_)) | None) => "done",
+            Ok(Some(Reply::Unknown(_))) => "unknown name",
+            Ok(Some(Reply::Failed { text, .. } | Reply::Error(text))) => {
                 text.lines().next().unwrap_or("failed")
             }
-            Some(_) => "answered",
+            Ok(Some(_)) => "answered",
+            Err(error) => &error.to_string(),
         };
         let Peer { uid, gid, pid, .. } = *self;
         info!(target: AUDIT, uid, gid, pid, %request, %result, "audit");

@@ -36,6 +36,9 @@ use fordway_resolver::Selection;
 /// Clients at once. For a further one, the client that has asked nothing for longest makes room.
 const MAX_CLIENTS: usize = 64;
 
+/// Clients of a socket that may watch at once; others need the socket, too.
+const MAX_WATCHING: usize = 16;
+
 /// Parts of a table that wait for a client.
 const PARTS: usize = 8;
 
@@ -62,6 +65,7 @@ async fn accept(
         Err(error) => return error!("control socket: {error}"),
     };
     let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
+    let watching = Arc::new(Semaphore::new(MAX_WATCHING));
     let idle = Idle::default();
     loop {
         match listener.accept().await {
@@ -72,10 +76,13 @@ async fn accept(
                 let Ok(permit) = Arc::clone(&clients).acquire_owned().await else {
                     return;
                 };
-                let (requests, idle) = (requests.clone(), idle.clone());
+                let requests = requests.clone();
+                let (idle, watching) = (idle.clone(), Arc::clone(&watching));
                 tokio::task::spawn_local(async move {
-                    let peer = Peer::of(&stream, access);
-                    let served = async { converse(stream, peer?, &requests, &idle, timeout).await };
+                    let served = async {
+                        let peer = Peer::of(&stream, access)?;
+                        converse(stream, peer, &requests, &idle, &watching, timeout).await
+                    };
                     if let Err(error) = served.await {
                         debug!("control socket: {error}");
                     }
@@ -122,6 +129,7 @@ async fn converse(
     peer: Peer,
     requests: &Requests,
     idle: &Idle,
+    watching: &Semaphore,
     timeout: Duration,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
@@ -175,12 +183,17 @@ async fn converse(
             }
             Then::List(listing) => list(listing, &mut writer, timeout).await?,
             Then::Apply(document) => {
-                let reply = desired::apply(document, &mut reader, requests, timeout).await?;
+                let reply = desired::apply(document, &mut reader, requests, timeout).await;
                 // Only now is it known what has become of it.
-                peer.audit(&document.to_string(), Some(&reply));
-                send(&mut writer, &reply, timeout).await?;
+                peer.audit(&document.to_string(), reply.as_ref().map(Some));
+                send(&mut writer, &reply?, timeout).await?;
             }
             Then::Watch(events, generation) => {
+                let Ok(_place) = watching.try_acquire() else {
+                    let text = format!("{MAX_WATCHING} clients of this socket watch already");
+                    send(&mut writer, &failed(&Failure::failed(text)), timeout).await?;
+                    continue;
+                };
                 return desired::watch(events, generation, &mut reader, &mut writer, timeout).await;
             }
             Then::Trace(subscription) => {
@@ -301,33 +314,44 @@ async fn answer(
         }
     };
     let audited = (!request.is_read()).then(|| serde_json::to_string(&request)).transpose()?;
-    let (reply, then) = match (peer.refuses(&request), request) {
-        (Some(refusal), _) => (Some(refusal), Then::Close),
-        (None, Request::Trace { name, filter }) => match filter.parse::<Filter>() {
-            Ok(filter) => requests.submit(move |daemon| start_trace(daemon, &name, filter)).await?,
+    let answered = match peer.refuses(&request) {
+        Some(refusal) => Ok((Some(refusal), Then::Close)),
+        None => answer_allowed(request, requests).await,
+    };
+    let is_over = !matches!(answered, Ok((_, Then::Apply(_))));
+    if let Some(request) = audited.filter(|_| is_over) {
+        peer.audit(&request, answered.as_ref().map(|(reply, _)| reply.as_ref()));
+    }
+    answered
+}
+
+/// Has a request carried out.
+async fn answer_allowed(
+    request: Request,
+    requests: &Requests,
+) -> io::Result<(Option<Reply>, Then)> {
+    match request {
+        Request::Trace { name, filter } => match filter.parse::<Filter>() {
+            Ok(filter) => requests.submit(move |daemon| start_trace(daemon, &name, filter)).await,
             Err(error) => {
                 let failure = Failure::usage(error.to_string(), SYNTAX);
-                (Some(failed(&failure)), Then::GoOn)
+                Ok((Some(failed(&failure)), Then::GoOn))
             }
         },
-        (None, Request::Dns64Flush { name, subtree }) => {
-            with_caches(requests, name.as_deref(), subtree, Then::Flush).await?
+        Request::Dns64Flush { name, subtree } => {
+            with_caches(requests, name.as_deref(), subtree, Then::Flush).await
         }
-        (None, Request::List { table: Table::Dns64Cache, filter, limit, count, .. }) => {
+        Request::List { table: Table::Dns64Cache, filter, limit, count, .. } => {
             let name = filter.dns_name.clone();
             let subtree = filter.subtree;
             let filter = EntryWish { table: Table::Dns64Cache, filter, limit, count };
             let list = |caches, names| {
                 Then::List(Listing { readers: Readers::Cache(caches, names), filter })
             };
-            with_caches(requests, name.as_deref(), subtree, list).await?
+            with_caches(requests, name.as_deref(), subtree, list).await
         }
-        (None, request) => requests.submit(move |daemon| carry_out(request, daemon)).await?,
-    };
-    if let Some(request) = audited.filter(|_| !matches!(then, Then::Apply(_))) {
-        peer.audit(&request, reply.as_ref());
+        request => requests.submit(move |daemon| carry_out(request, daemon)).await,
     }
-    Ok((reply, then))
 }
 
 /// Does something with the DNS64 server's caches, and some names.
@@ -410,10 +434,10 @@ fn carry_out(request: Request, daemon: &Handle) -> (Option<Reply>, Then) {
             Ok(values) => Reply::Values(values),
             Err(failure) => failed(&failure),
         },
-        Request::Watch {} => match daemon.watch() {
-            Ok((events, generation)) => return (None, Then::Watch(events, generation)),
-            Err(failure) => failed(&failure),
-        },
+        Request::Watch {} => {
+            let (events, generation) = daemon.watch();
+            return (None, Then::Watch(events, generation));
+        }
         // Carried out where its filter, or its name, is known.
         Request::Trace { .. } | Request::Dns64Flush { .. } => return (None, Then::Close),
     };

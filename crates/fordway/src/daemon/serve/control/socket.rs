@@ -2,13 +2,14 @@
 //! replaced if their daemon is dead; a daemon that runs is refused.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError, set_permissions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt, chown};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use fordway_control::read_socket;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags};
 use tracing::warn;
 
 use crate::failure::Failure;
@@ -31,8 +32,8 @@ pub(crate) struct Listeners {
 
 /// Listens on `control`, which only its owner may use, and on the socket for reading if `readers` is a group.
 ///
-/// Files that a dead daemon left are replaced. Whether the other is dead is told by a lock beside
-/// the socket, so that two that start at once can't both win.
+/// Files that a dead daemon left are replaced. A lock beside the socket, which every daemon holds until it ends, shows whether
+/// the daemon that made it is dead; of two that start at once, one gets the lock.
 pub(crate) fn listen(
     control: &Path,
     readers: Option<Readers>,
@@ -54,18 +55,22 @@ pub(crate) fn listen(
         Some(Readers { group, is_named }) => {
             let socket = read_socket(control);
             let listener = bind(&socket)?;
-            guard.sockets.push(socket.clone());
-            let opened = chown(&socket, None, Some(group))
-                .and_then(|()| set_permissions(&socket, Permissions::from_mode(0o660)));
-            if let Err(error) = opened {
-                let failure = failed(&socket, "give a group access to", &error);
-                if is_named {
-                    return Err(failure);
+            match open_to(&socket, group) {
+                Ok(()) => {
+                    guard.sockets.push(socket);
+                    Some(listener)
                 }
-                // Nobody has asked for it. Without CAP_CHOWN there is no socket for reading.
-                warn!("{}", failure.line());
+                Err(error) => {
+                    let _ = std::fs::remove_file(&socket);
+                    let failure = failed(&socket, "give a group access to", &error);
+                    if is_named {
+                        return Err(failure);
+                    }
+                    // Nobody has asked for it. Without CAP_CHOWN there is no socket for reading.
+                    warn!("{}", failure.line());
+                    None
+                }
             }
-            Some(listener)
         }
     };
     Ok((Listeners { control: listener, read }, guard))
@@ -79,8 +84,23 @@ pub(crate) struct Readers {
     is_named: bool,
 }
 
-/// The group whose members may read; `None`: there is none. `wanted` is its name or number; without it, the group
-/// `fordway` if there is one.
+/// Lets a group use a socket that was bound here, and nothing that somebody has put in its place since.
+fn open_to(socket: &Path, group: u32) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(socket, flags, Mode::empty())?);
+    let found = file.metadata()?;
+    let is_ours = found.uid() == rustix::process::geteuid().as_raw() && found.nlink() == 1;
+    if !found.file_type().is_socket() || !is_ours {
+        return Err(io::Error::other("it was replaced"));
+    }
+    rustix::fs::chownat(&file, "", None, Some(Gid::from_raw(group)), AtFlags::EMPTY_PATH)?;
+    // The link leads to what is open, whatever has the socket's name. Linux before 6.6 has no other way.
+    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+    set_permissions(open, Permissions::from_mode(0o660))
+}
+
+/// The group whose members may read; `None`: there is none. `wanted` is its number, or its name in /etc/group; without it,
+/// the group `fordway` if there is one.
 pub(crate) fn readers(wanted: Option<&str>) -> Result<Option<Readers>, Failure> {
     let readers = |group| Readers { group, is_named: wanted.is_some() };
     if let Some(number) = wanted.and_then(|wanted| wanted.parse().ok()) {
@@ -90,7 +110,10 @@ pub(crate) fn readers(wanted: Option<&str>) -> Result<Option<Readers>, Failure> 
     match (group_of(&groups, wanted.unwrap_or("fordway")), wanted) {
         (None, Some(name)) => {
             Err(Failure::failed(format!("there is no group {name}, as [control] read_group says"))
-                .hint(format!("groupadd --system {name}, or leave read_group out")))
+                .hint(format!(
+                    "groupadd --system {name}, or leave read_group out; a group that is not in /etc/group has a \
+                     number (getent group {name})"
+                )))
         }
         (group, _) => Ok(group.map(readers)),
     }
@@ -167,9 +190,13 @@ fn lock(socket: &Path) -> Result<File, Failure> {
         .truncate(false)
         .mode(0o600)
         // In a folder where others may write, the name may lead anywhere.
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
         .open(&path)
         .map_err(|error| failed(&error))?;
+    let found = file.metadata().map_err(|error| failed(&error))?;
+    if !found.is_file() || found.nlink() > 1 {
+        return Err(failed(&"it is no regular file with one name"));
+    }
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -214,5 +241,25 @@ mod tests {
         assert_eq!(readers(Some("998")).unwrap(), Some(Readers { group: 998, is_named: true }));
         let error = readers(Some("no-such-group")).unwrap_err().line();
         assert!(error.contains("no group no-such-group"), "{error}");
+    }
+
+    /// Who may write to the folder can replace a socket after it was bound, with what leads to a file of others.
+    #[test]
+    fn what_was_put_in_the_place_of_a_socket_is_not_opened_to_readers() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let (socket, theirs) = (dir.path().join("read.sock"), dir.path().join("theirs.sock"));
+        // Any group is possible for root, and one's own for others.
+        let group = rustix::process::getegid().as_raw();
+        let rights = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        let _bound = [bind(&socket).unwrap(), bind(&theirs).unwrap()];
+        open_to(&socket, group).unwrap();
+        assert_eq!(rights(&socket), 0o660);
+        std::fs::remove_file(&socket).unwrap();
+        std::os::unix::fs::symlink(&theirs, &socket).unwrap();
+        assert!(open_to(&socket, group).is_err());
+        std::fs::remove_file(&socket).unwrap();
+        std::fs::hard_link(&theirs, &socket).unwrap();
+        assert!(open_to(&socket, group).is_err());
+        assert_eq!(rights(&theirs), 0o600);
     }
 }

@@ -16,7 +16,7 @@ impl Daemon {
     /// the host's answers to changes tell.
     pub(crate) fn plan_reload(&self) -> Result<ReloadPlan, Failure> {
         self.has_file()?;
-        let config = self.read_with(&self.desired)?;
+        let config = self.read()?;
         let Sorted { kept, changed, fresh } = self.sort(&config)?;
         Guards::read(&config.metrics)?;
         let mut plan = ReloadPlan { changes: Vec::new(), unchanged: kept };

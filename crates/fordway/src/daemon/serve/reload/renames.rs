@@ -76,7 +76,7 @@ impl Daemon {
                 None => (first, aside(&running[first])?),
             };
             if let Err(failure) = self.give_name(at, &name, &mut former) {
-                self.rename_back(former);
+                self.go_back(former);
                 return Err(failure);
             }
         }

@@ -65,6 +65,8 @@ impl Services {
         });
         Some(Dns64Status {
             listen: settings.listen.clone(),
+            listen_tls: settings.listen_tls.clone(),
+            listen_https: settings.listen_https.clone(),
             threads: settings.threads.get(),
             pool6: pool6.unwrap_or_default().iter().map(ToString::to_string).collect(),
             policies,
