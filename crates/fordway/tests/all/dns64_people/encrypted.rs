@@ -81,5 +81,7 @@ fn kdig_and_curl_ask_by_tls_and_by_https() {
     });
     assert!(shown().contains("ALPN protocol: dot"), "{}", shown());
     assert_eq!(daemon.all_stats()["dns64"]["certificates_reloaded"], 1);
-    daemon.stop();
+    let log = daemon.stop();
+    let both = "by TLS on [2001:db8:1::1]:853, by HTTPS on [2001:db8:1::1]:443 with";
+    assert!(log.contains(both), "{log}");
 }

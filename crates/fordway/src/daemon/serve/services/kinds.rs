@@ -12,7 +12,7 @@ use fordway_serve::Service;
 use super::Inputs;
 use super::servers::Kind;
 use crate::failure::Failure;
-use crate::output::joined_or;
+use crate::output::{joined, joined_or};
 use crate::settings;
 
 /// A kind of which there is one server at most, under the kind's own name.
@@ -30,7 +30,13 @@ impl Kind for dns64::Server {
     }
 
     fn announcement(name: &str, settings: &dns64::Settings) -> Option<String> {
-        let (listen, threads) = (joined_or(&settings.listen, "none"), settings.threads);
+        let (mut listen, threads) = (joined_or(&settings.listen, "none"), settings.threads);
+        for (transport, also) in [("TLS", &settings.listen_tls), ("HTTPS", &settings.listen_https)]
+        {
+            if !also.is_empty() {
+                listen += &format!(", by {transport} on {}", joined(also));
+            }
+        }
         let pool6 = settings.policies.iter().next().map(|it| it.pool6.clone()).unwrap_or_default();
         let pool6 = joined_or(&pool6, "none");
         Some(format!("{name}: listening on {listen} with {threads} threads; prefixes {pool6}"))
