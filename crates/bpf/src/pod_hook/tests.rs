@@ -1,5 +1,6 @@
 //! The stubs beside programs of others at the same hooks.
 
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -13,7 +14,6 @@ use crate::pods::tests::Folder;
 use crate::pods::{Pod, Pods};
 use crate::{PodPrograms, maps};
 
-const KEY: u64 = 0x0123_4567_89ab_cdef;
 const CLAT: &str = "2001:db8:5:0:c1a7::2";
 
 #[test]
@@ -33,6 +33,8 @@ fn names_tell_pod_and_programs() {
 
 /// A pod whose node answers for an IPv4 host behind the prefix; no translator is needed.
 struct Bench {
+    /// Of this test alone: [`attached_pods`] looks for the programs of a key on the whole machine.
+    key: u64,
     _node: Namespace,
     pod: Namespace,
     device: u32,
@@ -67,8 +69,9 @@ impl Bench {
             ..Config::default()
         };
         let programs = Arc::new(pods.programs(&config, 14).expect("programs"));
+        let key = RandomState::new().hash_one(name);
         let entry = Pod {
-            key: KEY,
+            key,
             clat: CLAT.parse().unwrap(),
             address: "2001:db8:5::2".parse().unwrap(),
             network: 1,
@@ -77,7 +80,7 @@ impl Bench {
             interface: "eth0".to_owned(),
         };
         assert!(pods.insert(&entry).expect("an entry"));
-        Bench { _node: node, pod, device, pods, config, programs, folder }
+        Bench { key, _node: node, pod, device, pods, config, programs, folder }
     }
 
     fn hook(&self, force_clsact: bool) -> PodHook {
@@ -85,14 +88,18 @@ impl Bench {
         self.pod.run(move || PodHook::new(device, force_clsact))
     }
 
+    fn parts(&self, force_clsact: bool) -> (u64, PodHook, Arc<PodPrograms>) {
+        (self.key, self.hook(force_clsact), Arc::clone(&self.programs))
+    }
+
     fn attach(&self, force_clsact: bool) {
-        let (hook, programs) = (self.hook(force_clsact), Arc::clone(&self.programs));
-        self.pod.run(move || hook.attach(KEY, &programs).expect("stubs"));
+        let (key, hook, programs) = self.parts(force_clsact);
+        self.pod.run(move || hook.attach(key, &programs).expect("stubs"));
     }
 
     fn check(&self, force_clsact: bool) -> Vec<String> {
-        let (hook, programs) = (self.hook(force_clsact), Arc::clone(&self.programs));
-        self.pod.run(move || hook.check(KEY, &programs).expect("a look"))
+        let (key, hook, programs) = self.parts(force_clsact);
+        self.pod.run(move || hook.check(key, &programs).expect("a look"))
     }
 
     fn detach(&self, force_clsact: bool) {
@@ -101,7 +108,7 @@ impl Bench {
     }
 
     fn is_attached(&self) -> bool {
-        attached_pods(&[KEY ^ 1, KEY]).expect("programs") == [KEY]
+        attached_pods(&[self.key ^ 1, self.key]).expect("programs") == [self.key]
     }
 
     /// A packet to IPv4 and its answer.
@@ -110,7 +117,7 @@ impl Bench {
     }
 
     fn end(self) {
-        self.pods.remove(KEY).expect("to remove");
+        self.pods.remove(self.key).expect("to remove");
         self.pods.tidy().expect("to tidy up");
     }
 }
@@ -254,7 +261,7 @@ fn stubs_of_lost_programs_are_found_and_replaced() {
     let programs = bench.pods.programs(&bench.config, 14).expect("programs");
     bench.programs = Arc::new(programs);
     assert_eq!(bench.programs.id, id);
-    let (pod, _) = bench.pods.get(KEY).expect("entries").expect("the pod");
+    let (pod, _) = bench.pods.get(bench.key).expect("entries").expect("the pod");
     assert!(!bench.pods.has_programs(pod.programs), "the entry says that they are lost");
     let wrong = bench.check(false);
     assert!(wrong.len() == 2 && wrong[0].contains("lost ones"), "{wrong:?}");
@@ -301,7 +308,7 @@ fn filters_are_for_kernels_without_tcx() {
     bench.detach(true);
     let filters = bench.pod.output("tc", "filter show dev eth0 egress");
     assert!(filters.contains("pref 7 ") && !filters.contains("pref 1 "), "{filters}");
-    let (pod, totals) = bench.pods.get(KEY).expect("entries").expect("the pod");
+    let (pod, totals) = bench.pods.get(bench.key).expect("entries").expect("the pod");
     assert_eq!((pod.container.as_str(), totals.translated), ("one", [2, 2]));
     assert!(totals.drops.is_empty() && totals.untranslatable.is_empty());
     bench.end();
