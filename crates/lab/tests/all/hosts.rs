@@ -70,7 +70,7 @@ impl Two {
             // Every command over SSH would run what this machine's root has in the start-up files of its shell.
             two.on(host, "sed -i '/^root:/s#:[^:]*$#:/bin/sh#' /etc/passwd");
         }
-        two.devices = two.hosts().map(|host| two.on(host, "ip -br -o link | cut -d' ' -f1"));
+        two.devices = two.hosts().map(devices);
         Some(two)
     }
 
@@ -114,26 +114,37 @@ impl Two {
 
     /// Waits until the run is at work on the server's host.
     fn at_work(&self, lab: &mut Started) {
+        let networks = inside(&self.right, "/run/netns");
         lab.until("a network on the server's host", || {
-            self.on(&self.right, "ls /run/netns").contains("-iperf")
+            names(&networks).iter().any(|name| name.ends_with("-iperf"))
         });
     }
 
-    /// What is on a host that was not there before: namespaces, notes, processes, devices.
+    /// What is on a host that was not there before: namespaces, notes, processes, devices. It is asked often, so it reads
+    /// files of the host from outside and starts no process there.
     fn left_on(&self, number: usize) -> String {
         let host = self.hosts()[number];
-        let notes = self.bench.notes().display();
-        let found = self.on(
-            host,
-            &format!(
-                "ls /run/netns {notes} 2>/dev/null | grep fwlab; ls {notes}/*.json 2>/dev/null; \
-             for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null | \
-             grep -E '^[^ ]*(fordway|iperf3|tayga|ping|nsenter|setpriv)'; done"
-            ),
-        );
-        let devices = self.on(host, "ip -br -o link | cut -d' ' -f1");
-        let devices = if devices == self.devices[number] { String::new() } else { devices };
-        format!("{found}{devices}")
+        let notes = inside(host, &self.bench.notes().display().to_string());
+        let mut left = names(&inside(host, "/run/netns"));
+        left.retain(|name| name.contains("fwlab"));
+        left.extend(names(&notes));
+        let programs = ["fordway", "iperf3", "tayga", "ping", "nsenter", "setpriv"];
+        for process in names(&inside(host, "/proc")) {
+            if process.parse::<u32>().is_err() {
+                continue;
+            }
+            let words = std::fs::read(inside(host, &format!("/proc/{process}/cmdline")));
+            let words = text(&words.unwrap_or_default()).replace('\0', " ");
+            let program = words.split(' ').next().unwrap_or_default();
+            if programs.iter().any(|name| program.contains(name)) {
+                left.push(words);
+            }
+        }
+        let devices = devices(host);
+        if devices != self.devices[number] {
+            left.push(devices);
+        }
+        left.join("\n")
     }
 
     /// Waits until nothing is left on either host.
@@ -151,6 +162,26 @@ impl Drop for Two {
         drop(self.script.stdin.take());
         let _ = self.script.wait();
     }
+}
+
+/// A path of a host as this machine sees it.
+fn inside(host: &str, path: &str) -> PathBuf {
+    format!("/proc/{host}/root{path}").into()
+}
+
+/// Names in a folder, none where there is no folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// Names of a host's devices, in order.
+fn devices(host: &str) -> String {
+    let table = std::fs::read_to_string(format!("/proc/{host}/net/dev")).expect("a host's devices");
+    let mut all: Vec<&str> =
+        table.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).collect();
+    all.sort_unstable();
+    all.join(" ")
 }
 
 /// Copies a program without its symbols, which would be most of it.
