@@ -4,5 +4,5 @@
 mod objects;
 
 fn main() {
-    objects::build(&["tester"]);
+    objects::build(&["tester", "live"]);
 }

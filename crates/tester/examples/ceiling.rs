@@ -1,17 +1,23 @@
-//! Prints what the tester itself can do over one veth pair, and how exact it is: `ceiling [PROCESSOR...]`. With one processor one
-//! thread sends and receives; with two each end has one. Needs root.
+//! Prints what the tester itself can do over one veth pair, and how exact it is: `ceiling sockets|program [PROCESSOR...]`. With
+//! one processor one thread serves both ends; with two each end has one. Needs root.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use fordway_tester::{Addresses, End, Flow, Pace, Pairs, Setup, Tester, Trial, ceiling, jitter};
+use fordway_tester::{
+    Addresses, End, Flow, Pace, Pairs, Sending, Setup, Tester, Trial, ceiling, jitter,
+};
 use fordway_testhost::namespace::Namespace;
 
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let sending = match std::env::args().nth(1).as_deref() {
+        Some("program") => Sending::Program,
+        _ => Sending::Sockets,
+    };
     let processors: Vec<usize> =
-        std::env::args().skip(1).map(|word| word.parse()).collect::<Result<_, _>>()?;
+        std::env::args().skip(2).map(|word| word.parse()).collect::<Result<_, _>>()?;
     let ends = [Namespace::create(), Namespace::create()];
     let far = ends[1].path.split('/').nth(4).unwrap_or_default();
     ends[0].ip(&format!(
@@ -23,7 +29,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         End { device: "uplink".into(), namespace, own: MACS[end], next: MACS[1 - end], queues: 1 }
     });
     let one_thread = processors.len() == 1;
-    let mut tester = Tester::open(Setup { one_thread, processors, ..Setup::new(client, server) })?;
+    let mut tester = Tester::open(Setup {
+        one_thread,
+        processors,
+        sending,
+        waiting: 1 << 16,
+        ..Setup::new(client, server)
+    })?;
     let side = |first: &str| {
         Ok::<_, std::net::AddrParseError>(Addresses { first: first.parse()?, shift: 8 })
     };
@@ -32,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let trial = Trial::new(Pairs { forward, reverse }, 64, Pace::Silent);
     let stop = AtomicBool::new(false);
     println!("modes: {:?}, batches of {}", tester.modes(), trial.batch);
-    let found = ceiling(&mut tester, &trial, 2_000_000, 8, 1.0, &stop)?;
+    let found = ceiling(&mut tester, &trial, 2_000_000, 8, 0.3, &stop)?;
     println!(
         "out {:.0} frames/s, in {:.0} frames/s, {:.0} in a second of processor time, {} of {} lost; steady without loss {:.0} frames/s",
         found.out, found.arrived, found.by_processor, found.lost, found.sent, found.lossless

@@ -200,6 +200,13 @@ impl Template {
         self.length
     }
 
+    /// For the program that sends by itself: the front with the magic, the place of the UDP header, and the sum with the magic.
+    pub(crate) fn parts(&self) -> ([u8; FRONT], u64, u64) {
+        let mut front = self.front;
+        front[self.udp + UDP..self.udp + UDP + 2].copy_from_slice(&MAGIC.to_be_bytes());
+        (front, self.udp as u64, u64::from(self.sum) + u64::from(MAGIC))
+    }
+
     /// Writes a frame into memory of [`Template::length`] octets, whose octets from [`FRONT`] on are zeros.
     pub(crate) fn write(&self, ports: [u16; 2], tag: Tag, frame: &mut [u8]) {
         let mut front = self.front;

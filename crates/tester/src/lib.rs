@@ -6,6 +6,9 @@
 //!              ◄──                   ◄──                 reverse
 //! ```
 //!
+//! Where the driver of a device would need each frame as a packet buffer of its own (veth), a program can send instead of the
+//! sockets ([`Sending`]).
+//!
 //! Each end is a network device, in a namespace of its own or not: a veth here, a network card elsewhere, by the same code.
 //! Frames leave and arrive through sockets of AF_XDP, one for each queue; a program at the device ([`Tester::open`]) redirects
 //! the tester's frames to them and passes everything else to the kernel, which answers ARP, Neighbor Discovery and pings as
@@ -19,11 +22,12 @@
 mod ceiling;
 mod class;
 mod frame;
+mod live;
 mod outcome;
 mod plan;
 mod program;
 #[allow(unsafe_code)]
-mod socket;
+mod sys;
 mod tally;
 mod tester;
 mod trial;
@@ -34,7 +38,7 @@ pub use ceiling::{Ceiling, Jitter, ceiling, jitter};
 pub use class::{Class, Direction};
 pub use frame::{LARGEST, MAGIC, SMALLEST_V4, SMALLEST_V6, Stream, TAG, Tag};
 pub use outcome::{Counts, Histogram, Ipdv, Mode, Outcome, Sender, Side, Wrong};
-pub use tester::{End, Setup, Tester};
+pub use tester::{End, Sending, Setup, Tester};
 pub use trial::{Addresses, Flow, Pace, Pairs, Step, Trial, Tuples};
 pub use tuple::Enumeration;
 
@@ -67,4 +71,10 @@ fn machine(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error
 fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Processor time of the calling thread so far, s. It includes what the kernel does in its place.
+fn processor_time() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -14,9 +14,18 @@ struct Stretch {
     /// Number of its first frame.
     first: u64,
     /// Time of its first frame, ns after the trial's start.
-    start: f64,
+    start: u64,
     /// Time from frame to frame, ns.
-    period: f64,
+    period: u64,
+    /// What is beyond it, in parts of 2^32 of a nanosecond.
+    fraction: u64,
+}
+
+impl Stretch {
+    /// Time of the frame with a number from the first one on, ns after the trial's start.
+    fn due(&self, behind: u64) -> u64 {
+        self.start + behind * self.period + ((behind * self.fraction) >> 32)
+    }
 }
 
 /// The tuples that were noted, in their order: where reverse frames go.
@@ -78,7 +87,7 @@ impl Plan {
         noted: &Noted,
     ) -> Result<Option<Self>> {
         let payload = trial.payload()?;
-        let (mut stretches, mut total, mut length) = (Vec::new(), 0, 0.0);
+        let (mut stretches, mut total, mut length) = (Vec::<Stretch>::new(), 0, 0);
         let burst = match trial.pace(direction) {
             Pace::Silent => return Ok(None),
             Pace::Burst(frames) => {
@@ -87,14 +96,20 @@ impl Plan {
             }
             Pace::Steps(steps) => {
                 for step in steps {
-                    let fits = |value: f64| value.is_finite() && value > 0.0;
+                    let fits = |value: f64| (1e-3..=1e9).contains(&value);
                     if !fits(step.rate) || !fits(step.seconds) {
-                        return Err(Error::Unfit(format!("{step:?}: both must be more than 0")));
+                        return Err(Error::Unfit(format!(
+                            "{step:?}: both must be from 0.001 to 10^9"
+                        )));
                     }
-                    let period = 1e9 / step.rate;
-                    stretches.push(Stretch { first: total, start: length, period });
                     let frames = countable(total as f64 + (step.rate * step.seconds).round())?;
-                    length += (frames - total) as f64 * period;
+                    let period = 1e9 / step.rate;
+                    // Less than 2^32, as the quotient is below 1.
+                    let fraction = (period.fract() * (1u64 << 32) as f64) as u64;
+                    let period = period as u64;
+                    let stretch = Stretch { first: total, start: length, period, fraction };
+                    length = stretch.due(frames - total);
+                    stretches.push(stretch);
                     total = frames;
                 }
                 false
@@ -132,7 +147,7 @@ impl Plan {
             stretches,
             burst,
             total,
-            length: length as u64,
+            length,
         }))
     }
 
@@ -160,7 +175,7 @@ impl Plan {
     /// When a frame is due, ns after the start.
     pub(crate) fn due(&self, frame: u64) -> u64 {
         let stretch = self.stretches.iter().rev().find(|stretch| stretch.first <= frame);
-        stretch.map_or(0, |it| (it.start + (frame - it.first) as f64 * it.period) as u64)
+        stretch.map_or(0, |it| it.due(frame - it.first))
     }
 
     /// The number in the plan of the frame of a class with a sequence number.
@@ -212,6 +227,8 @@ impl Plan {
         Frame { template, ports, tag: tag(pair) }
     }
 }
+
+mod order;
 
 #[cfg(test)]
 mod tests;

@@ -10,17 +10,19 @@ use rustix::net::netdevice::name_to_index;
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space};
 
 use crate::frame::{CHECK_SEQUENCE, Tuple};
+use crate::live::Live;
 use crate::outcome::{Mode, Outcome, Side};
 use crate::plan::{Noted, Plan};
 use crate::program::Program;
-use crate::socket::{HEADROOM, Shape, Socket};
+use crate::sys::{HEADROOM, Shape, Socket};
 use crate::tally::{Clock, Tally, histogram, recorder};
 use crate::worker::{Inbound, Lane, Outbound, Shared, run};
 use crate::{Class, Direction, Error, LARGEST, Result, Tuples, Wrong, machine, now};
 
-/// Frames that wait in a socket's memory: received ones, and those on their way out.
-const RECEIVE: u32 = 8192;
+/// Frames in a socket's memory that are on their way out.
 const SEND: u32 = 2048;
+/// Most frames that may wait in a socket's memory.
+const MOST_WAITING: u32 = 1 << 17;
 /// Time for the kernel to release a queue whose last socket was closed a moment ago.
 const RELEASE: Duration = Duration::from_secs(10);
 /// Time from the threads' start to the first frame, ns.
@@ -45,6 +47,18 @@ pub struct End {
     pub queues: u32,
 }
 
+/// What puts frames on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sending {
+    /// Sockets of AF_XDP: on all devices, and without a copy where the driver can.
+    Sockets,
+    /// A program that the kernel repeats over live frames (Linux 5.18): on devices whose driver takes redirected frames. On a
+    /// veth it sends several times as many as a socket, for which each frame becomes a packet buffer. The device at the
+    /// other end of a veth then needs receive offload (`ethtool -K DEVICE gro on`) or a program of its own, else all
+    /// frames are lost. It keeps one processor busy for each direction during a trial. Trials with enumerated tuples are sent by sockets.
+    Program,
+}
+
 /// What a tester is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
@@ -58,6 +72,10 @@ pub struct Setup {
     pub zero_copy: bool,
     /// Whether one thread serves all queues of both ends. Otherwise each queue has one.
     pub one_thread: bool,
+    /// What sends.
+    pub sending: Sending,
+    /// Frames that may wait in a socket's memory for the tester: a power of two.
+    pub waiting: u32,
     /// Processors to which threads are bound, in turn. None: the system decides.
     pub processors: Vec<usize>,
 }
@@ -71,6 +89,8 @@ impl Setup {
             largest_frame: 1518,
             zero_copy: true,
             one_thread: false,
+            sending: Sending::Sockets,
+            waiting: 8192,
             processors: Vec::new(),
         }
     }
@@ -84,6 +104,8 @@ pub struct Tester {
     _programs: Vec<Program>,
     /// By end and queue.
     sockets: [Vec<Socket>; 2],
+    /// By end.
+    live: [Option<Live>; 2],
     notes: Mutex<Vec<Option<Tuple>>>,
     trials: u16,
 }
@@ -98,19 +120,25 @@ impl Tester {
                 setup.largest_frame
             )));
         }
+        if !setup.waiting.is_power_of_two() || setup.waiting > MOST_WAITING {
+            let (waiting, most) = (setup.waiting, MOST_WAITING);
+            let why = format!("{waiting} frames wait: a power of two up to {most} can");
+            return Err(Error::Unfit(why));
+        }
         let octets = usize::from(setup.largest_frame - setup.largest_frame.min(CHECK_SEQUENCE));
         let chunk = if octets + HEADROOM <= 2048 { 2048 } else { 4096 };
-        let shape = Shape { receive: RECEIVE, send: SEND, chunk, zero_copy: setup.zero_copy };
+        let shape = Shape { receive: setup.waiting, send: SEND, chunk, zero_copy: setup.zero_copy };
         let mut programs = Vec::new();
-        let mut sockets = [Vec::new(), Vec::new()];
-        for (end, sockets) in [&setup.client, &setup.server].into_iter().zip(&mut sockets) {
-            let what = || format!("{}: AF_XDP", end.device);
-            let opened =
-                elsewhere(end.namespace.as_ref(), || open(end, shape)).map_err(machine(what()))?;
-            programs.push(opened.0);
-            *sockets = opened.1;
+        let (mut sockets, mut live) = ([Vec::new(), Vec::new()], [None, None]);
+        for (number, end) in [&setup.client, &setup.server].into_iter().enumerate() {
+            let what = format!("{}: AF_XDP", end.device);
+            let (program, opened, sender) =
+                elsewhere(end.namespace.as_ref(), || open(end, shape, setup.sending))
+                    .map_err(machine(what))?;
+            programs.push(program);
+            (sockets[number], live[number]) = (opened, sender);
         }
-        Ok(Self { setup, _programs: programs, sockets, notes: Mutex::default(), trials: 0 })
+        Ok(Self { setup, _programs: programs, sockets, live, notes: Mutex::default(), trials: 0 })
     }
 
     /// How frames pass at the client end and at the server end.
@@ -254,10 +282,16 @@ impl Tester {
         let notes = matches!(trial.tuples, Tuples::Enumerated(_)).then_some(&self.notes);
         let mut lanes = Vec::new();
         let mut senders = 0;
+        let live = self.live.each_ref();
+        let live = [0, 1].map(|end| {
+            let (plan, live) = (plans[end].as_ref()?, live[end].as_ref()?);
+            live.prepare(plan, start, trial.batch).then_some((plan, live))
+        });
+        senders += live.iter().flatten().count() as u64;
         for (end, sockets) in self.sockets.iter_mut().enumerate() {
             let (queues, incoming) = (sockets.len() as u64, 1 - end);
             for (queue, socket) in sockets.iter_mut().enumerate() {
-                let outbound = match &plans[end] {
+                let outbound = match plans[end].as_ref().filter(|_| live[end].is_none()) {
                     Some(plan) => Some(Outbound {
                         plan,
                         next: queue as u64,
@@ -308,20 +342,33 @@ impl Tester {
         let each = if self.setup.one_thread { lanes.len() } else { 1 };
         let processors = &self.setup.processors;
         let used = std::thread::scope(|scope| {
-            let threads: Vec<_> = lanes
-                .chunks_mut(each)
+            let mut threads: Vec<_> = live
+                .iter()
+                .flatten()
                 .enumerate()
-                .map(|(number, lanes)| {
-                    let bound = processors.get(number % processors.len().max(1));
-                    let shared = &shared;
+                .map(|(number, (plan, live))| {
+                    let bound = processors.get(number % processors.len().max(1)).copied();
+                    let (shared, batch) = (&shared, trial.batch);
                     scope.spawn(move || {
-                        if let Some(processor) = bound {
-                            bind(*processor)?;
-                        }
-                        run(lanes, shared)
+                        let begin = || bound.map_or(Ok(()), bind);
+                        let used = live.send(plan, batch, begin, || shared.is_ended(now()));
+                        shared.end_sender(live.sent().sent.iter().sum());
+                        shared.failed.fetch_or(used.is_err(), Relaxed);
+                        used
                     })
                 })
                 .collect();
+            let receivers = lanes.chunks_mut(each).enumerate().map(|(number, lanes)| {
+                let bound = processors.get(number % processors.len().max(1));
+                let shared = &shared;
+                scope.spawn(move || {
+                    if let Some(processor) = bound {
+                        bind(*processor)?;
+                    }
+                    run(lanes, shared)
+                })
+            });
+            threads.extend(receivers);
             let ended = threads.into_iter().map(|thread| {
                 thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked")))
             });
@@ -339,7 +386,8 @@ impl Tester {
         let limit = seconds(trial.lateness_limit_s);
         let [forward, reverse] = [0, 1].map(|direction| {
             let plan = plans[direction].as_ref();
-            plan.map(|plan| side(direction, plan, &lanes, clock.start)).transpose()
+            let live = live[direction].map(|(_, live)| live);
+            plan.map(|plan| side(direction, plan, live, &lanes, clock.start)).transpose()
         });
         let sides = [forward?.unwrap_or_default(), reverse?.unwrap_or_default()];
         drop(lanes);
@@ -368,7 +416,13 @@ fn burst_time(plans: &[Option<Plan>; 2]) -> u64 {
 }
 
 /// Puts together what the threads know of one direction: 0 forward, 1 reverse.
-fn side(direction: usize, plan: &Plan, lanes: &[(usize, Lane<'_>)], start: u64) -> Result<Side> {
+fn side(
+    direction: usize,
+    plan: &Plan,
+    live: Option<&Live>,
+    lanes: &[(usize, Lane<'_>)],
+    start: u64,
+) -> Result<Side> {
     let mut side = Side::default();
     let (mut lateness, mut sent, mut last) = (recorder()?, [0; 2], start);
     for outbound in
@@ -378,6 +432,12 @@ fn side(direction: usize, plan: &Plan, lanes: &[(usize, Lane<'_>)], start: u64) 
         let _ = lateness.add(&outbound.lateness);
         sent = [0, 1].map(|class| sent[class] + outbound.sent[class]);
         last = last.max(outbound.last);
+    }
+    let mut worst = if lateness.is_empty() { 0 } else { lateness.max() };
+    if let Some(live) = live {
+        let done = live.sent();
+        (sent, worst, last) = (done.sent, done.worst, done.last.max(start));
+        live.lateness(&mut lateness);
     }
     let mut all: Option<[Tally; 2]> = None;
     for (_, lane) in lanes.iter().filter(|(end, _)| *end != direction) {
@@ -401,13 +461,17 @@ fn side(direction: usize, plan: &Plan, lanes: &[(usize, Lane<'_>)], start: u64) 
     side.sender.planned = plan.total();
     side.sender.sent = sent.iter().sum();
     side.sender.seconds = (last - start) as f64 / 1e9;
-    side.sender.worst_lateness_ns = if lateness.is_empty() { 0 } else { lateness.max() };
+    side.sender.worst_lateness_ns = worst;
     side.sender.lateness = histogram(&lateness);
     Ok(side)
 }
 
 /// Opens an end, in its namespace.
-fn open(end: &End, shape: Shape) -> std::io::Result<(Program, Vec<Socket>)> {
+fn open(
+    end: &End,
+    shape: Shape,
+    sending: Sending,
+) -> std::io::Result<(Program, Vec<Socket>, Option<Live>)> {
     let any = std::net::UdpSocket::bind("[::]:0")?;
     let device = name_to_index(&any, &end.device)?;
     let program = Program::attach(device, end.queues)?;
@@ -417,7 +481,8 @@ fn open(end: &End, shape: Shape) -> std::io::Result<(Program, Vec<Socket>)> {
         program.redirect(queue, socket.descriptor())?;
         sockets.push(socket);
     }
-    Ok((program, sockets))
+    let live = (sending == Sending::Program).then(|| Live::new(device)).transpose()?;
+    Ok((program, sockets, live))
 }
 
 /// Opens a socket; waits for a queue that is being released.

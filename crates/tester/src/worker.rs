@@ -7,11 +7,11 @@ use std::time::Duration;
 use hdrhistogram::Histogram as Recorder;
 
 use crate::frame::{self, Tuple};
-use crate::now;
 use crate::plan::Plan;
-use crate::socket::Socket;
+use crate::sys::Socket;
 use crate::tally::Tally;
 use crate::{Class, Direction, Wrong};
+use crate::{now, processor_time};
 
 /// Frames taken from a socket before the loop looks at its clock again.
 const TAKEN: u32 = 256;
@@ -45,9 +45,21 @@ pub(crate) struct Shared<'a> {
 }
 
 impl Shared<'_> {
+    /// Whether nothing more is to be sent at a time.
+    pub(crate) fn is_ended(&self, now: u64) -> bool {
+        self.stop.load(Relaxed) || self.failed.load(Relaxed) || now >= self.deadline
+    }
+
+    /// A sender has sent so many frames, and sends no more.
+    pub(crate) fn end_sender(&self, sent: u64) {
+        self.sent.fetch_add(sent, Relaxed);
+        self.ended.fetch_max(now(), Relaxed);
+        self.senders.fetch_sub(1, Relaxed);
+    }
+
     /// Whether the trial is over at a time.
     fn is_over(&self, now: u64) -> bool {
-        if self.stop.load(Relaxed) || self.failed.load(Relaxed) || now >= self.deadline {
+        if self.is_ended(now) {
             return true;
         }
         self.senders.load(Relaxed) == 0
@@ -198,12 +210,8 @@ pub(crate) struct Lane<'a> {
 /// Runs lanes until the trial is over. Returns the processor time that it took, s: that of the kernel's work for its frames
 /// included, as far as the kernel does it in place.
 pub(crate) fn run(lanes: &mut [Lane<'_>], shared: &Shared<'_>) -> std::io::Result<f64> {
-    let used = || {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-    };
-    let before = used();
-    let outcome = serve(lanes, shared).map(|()| used() - before);
+    let before = processor_time();
+    let outcome = serve(lanes, shared).map(|()| processor_time() - before);
     if outcome.is_err() {
         shared.failed.store(true, Relaxed);
     }
@@ -220,9 +228,7 @@ fn serve(lanes: &mut [Lane<'_>], shared: &Shared<'_>) -> std::io::Result<()> {
                 next = next.min(due);
                 if outbound.next >= outbound.plan.total() {
                     outbound.ended = true;
-                    shared.sent.fetch_add(outbound.sent.iter().sum(), Relaxed);
-                    shared.ended.fetch_max(now(), Relaxed);
-                    shared.senders.fetch_sub(1, Relaxed);
+                    shared.end_sender(outbound.sent.iter().sum());
                 }
             }
             // In zero-copy mode a socket without memory for the device is not sent anything.

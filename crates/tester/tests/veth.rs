@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use fordway_tester::{
-    Addresses, End, Enumeration, Error, Flow, Mode, Outcome, Pace, Pairs, Setup, Tester, Trial,
-    Tuples, ceiling, jitter,
+    Addresses, End, Enumeration, Error, Flow, Mode, Outcome, Pace, Pairs, Sending, Setup, Tester,
+    Trial, Tuples, ceiling, jitter,
 };
 use fordway_testhost::namespace::{Namespace, can_test};
 use fordway_testhost::{PATIENCE, has_programs};
@@ -16,7 +16,7 @@ use fordway_testhost::{PATIENCE, has_programs};
 const FRAMES: u64 = 200;
 /// At least as long as anything takes here.
 const LONG: f64 = 60.0;
-const RUN: AtomicBool = AtomicBool::new(false);
+static RUN: AtomicBool = AtomicBool::new(false);
 
 const CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const ROUTER: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3]];
@@ -136,8 +136,10 @@ fn everything_arrives_in_both_directions_and_classes() {
         return;
     }
     let (_hosts, setup) = direct();
-    for one_thread in [false, true] {
-        let mut tester = Tester::open(Setup { one_thread, ..setup.clone() }).unwrap();
+    for (one_thread, sending) in
+        [(false, Sending::Sockets), (true, Sending::Sockets), (false, Sending::Program)]
+    {
+        let mut tester = Tester::open(Setup { one_thread, sending, ..setup.clone() }).unwrap();
         let mut trial = trial(v4(), steady());
         trial.reverse = Pace::Burst(FRAMES / 2);
         trial.native = Some(v6());

@@ -1,13 +1,15 @@
-//! A socket of AF_XDP: memory and four rings that it shares with the kernel.
+//! What is shared with the kernel: the memory and the four rings of a socket of AF_XDP; variables of a program.
 //!
 //! All `unsafe` of this crate is here. The one known crate for these rings without a C library has a licence that a
 //! program under Apache-2.0 or MIT can't link (xdpilone, EUPL); the other ones bring a second libbpf.
 
 use std::io::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use libbpf_rs::libbpf_sys;
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
@@ -55,7 +57,7 @@ impl Region {
         Ok(Self { start: start.cast(), length })
     }
 
-    /// A ring of a socket.
+    /// A ring of a socket, or the variables of a program.
     fn ring(descriptor: BorrowedFd<'_>, offset: u64, length: usize) -> Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
@@ -389,4 +391,56 @@ fn arrival(mark: &[u8]) -> Option<u64> {
     let word = |at: usize| Some(u64::from_ne_bytes(mark.get(at..at + 8)?.try_into().ok()?));
     let time = word(0)?;
     (word(8)? == !time).then_some(time)
+}
+
+/// Variables of programs: words of 64 bits that a program and this process share.
+#[derive(Debug)]
+pub(crate) struct Variables(Region);
+
+impl Variables {
+    /// The value of a map of so many octets, which can be mapped into memory.
+    pub(crate) fn new(map: BorrowedFd<'_>, octets: usize) -> Result<Self> {
+        Region::ring(map, 0, octets.next_multiple_of(8)).map(Self)
+    }
+
+    /// All words.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is that long, page-aligned, and lives as long as `self`; the program changes it meanwhile,
+        // which is what atomics are for.
+        unsafe { std::slice::from_raw_parts(self.0.start.cast_const().cast(), self.0.length / 8) }
+    }
+}
+
+// SAFETY: what is shared are atomics, at a place that stays the same until the drop.
+unsafe impl Sync for Variables {}
+
+/// Runs a program `times` times over live frames that begin as `frame`, `batch` at a time. A signal ends it early, which is no
+/// error.
+pub(crate) fn repeat(program: BorrowedFd<'_>, frame: &[u8], times: u32, batch: u32) -> Result<()> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        repeat: times as i32,
+        flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+        batch_size: batch,
+        ..Default::default()
+    };
+    // SAFETY: the options say their own size and outlive the call, as does the frame, which the kernel only reads.
+    let outcome =
+        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    if outcome == 0 || outcome == -libc::EINTR {
+        return Ok(());
+    }
+    Err(Error::from_raw_os_error(-outcome))
+}
+
+/// The signal that ends a thread's [`repeat`].
+pub(crate) const WAKE: libc::c_int = libc::SIGUSR1;
+
+/// Sends [`WAKE`] to one thread of this process.
+pub(crate) fn interrupt(thread: rustix::process::Pid) {
+    let (process, thread) = (std::process::id(), thread.as_raw_nonzero().get());
+    // SAFETY: the call takes three numbers and touches no memory. A thread that has ended is an error that means nothing here.
+    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, WAKE) };
 }
