@@ -26,6 +26,7 @@ mod live;
 mod outcome;
 mod plan;
 mod program;
+mod setup;
 #[allow(unsafe_code)]
 mod sys;
 mod tally;
@@ -38,7 +39,8 @@ pub use ceiling::{Ceiling, Jitter, ceiling, jitter};
 pub use class::{Class, Direction};
 pub use frame::{LARGEST, MAGIC, SMALLEST_V4, SMALLEST_V6, Stream, TAG, Tag};
 pub use outcome::{Counts, Histogram, Ipdv, Mode, Outcome, Sender, Side, Wrong};
-pub use tester::{End, Sending, Setup, Tester};
+pub use setup::{End, Sending, Setup};
+pub use tester::Tester;
 pub use trial::{Addresses, Flow, Pace, Pairs, Step, Trial, Tuples};
 pub use tuple::Enumeration;
 
