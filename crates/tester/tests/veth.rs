@@ -216,7 +216,7 @@ fn every_tenth_frame_that_the_router_drops_is_lost_and_no_other() {
     trial.translated_share = 50;
     let half = FRAMES / 2;
     // Lost frames are waited for: that long.
-    trial.timeout_s = 2.0;
+    trial.timeout_s = 5.0;
     let outcome = run(&mut tester, &trial);
     let counts = |counts: &fordway_tester::Counts| {
         (counts.sent, counts.received + counts.late, counts.duplicates)
