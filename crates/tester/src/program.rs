@@ -29,8 +29,9 @@ impl Program {
         for mut map in open.maps_mut() {
             if map.name() == "sockets" {
                 map.set_max_entries(queues).map_err(explained)?;
-            } else if let Some(content) = map.initial_value_mut() {
-                // The only variable.
+            } else if map.name().to_string_lossy().ends_with(".rodata") {
+                // The only constant.
+                let content = map.initial_value_mut().unwrap_or_default();
                 let magic = content.get_mut(..2).ok_or_else(|| missing("variable"))?;
                 magic.copy_from_slice(&MAGIC.to_ne_bytes());
             }
@@ -40,6 +41,16 @@ impl Program {
         let program = program.ok_or_else(|| missing("program"))?;
         let link = program.attach_xdp(device as i32).map_err(explained)?;
         Ok(Self { _link: link, object })
+    }
+
+    /// Frames that came to queues without a socket.
+    pub(crate) fn missed(&self) -> Result<u64> {
+        let map = self.object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
+        let map = map.ok_or_else(|| missing("counter"))?;
+        let octets = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(explained)?;
+        // The only variable.
+        let word = octets.as_ref().and_then(|octets| octets.first_chunk());
+        Ok(u64::from_ne_bytes(*word.ok_or_else(|| missing("counter"))?))
     }
 
     /// Sends what arrives at a queue to a socket.

@@ -28,7 +28,7 @@ const LEARNING_GAP: Duration = Duration::from_micros(100);
 pub struct Tester {
     setup: Setup,
     // Programs go before the sockets to which they redirect.
-    _programs: Vec<Program>,
+    programs: Vec<Program>,
     /// By end and queue.
     sockets: [Vec<Socket>; 2],
     /// By end.
@@ -52,7 +52,7 @@ impl Tester {
             programs.push(program);
             (sockets[number], live[number]) = (opened, sender);
         }
-        Ok(Self { setup, _programs: programs, sockets, live, notes: Mutex::default(), trials: 0 })
+        Ok(Self { setup, programs, sockets, live, notes: Mutex::default(), trials: 0 })
     }
 
     /// How frames pass at the client end and at the server end.
@@ -95,7 +95,10 @@ impl Tester {
         let mut done = self.exchange(trial, &plans, stop)?;
         let after = self.lost_here()?;
         if before != after {
-            done.invalid.push(format!("the tester's own sockets lost frames: {}", after - before));
+            done.invalid.push(format!(
+                "the tester itself lost frames, at full sockets or queues without one: {}",
+                after - before
+            ));
         }
         Ok(done)
     }
@@ -168,6 +171,9 @@ impl Tester {
     /// Frames that the kernel could not hand to this process.
     fn lost_here(&self) -> Result<u64> {
         let mut lost = 0;
+        for program in &self.programs {
+            lost += program.missed().map_err(machine("a program's counter"))?;
+        }
         for socket in self.sockets.iter().flatten() {
             let found = socket.statistics().map_err(machine("statistics of a socket"))?;
             let full =

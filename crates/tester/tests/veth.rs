@@ -229,6 +229,35 @@ fn every_tenth_frame_that_the_router_drops_is_lost_and_no_other() {
 }
 
 #[test]
+fn queues_share_the_frames_and_one_without_a_socket_makes_the_trial_invalid() {
+    if !can_test() {
+        return;
+    }
+    let hosts = [Namespace::create(), Namespace::create()];
+    let (own, other, far) = (written(CLIENT), written(SERVER), process_of(&hosts[1]));
+    let queues = "numtxqueues 2 numrxqueues 2";
+    hosts[0].ip(&format!(
+        "link add uplink address {own} {queues} type veth peer name uplink address {other} {queues} netns {far}"
+    ));
+    hosts[0].ip("link set uplink up");
+    hosts[1].ip("link set uplink up");
+    let ends = |served| {
+        let mut ends = [end(&hosts[0], CLIENT, SERVER), end(&hosts[1], SERVER, CLIENT)];
+        (ends[0].queues, ends[1].queues) = (2, served);
+        let [client, server] = ends;
+        Setup::new(client, server)
+    };
+    let mut trial = trial(v4(), steady());
+    let outcome = run(&mut Tester::open(ends(2)).unwrap(), &trial);
+    assert_eq!(outcome.forward.translated.received, FRAMES);
+    assert_eq!(outcome.forward.sender.lateness.count(), FRAMES);
+    trial.timeout_s = 5.0;
+    let outcome = Tester::open(ends(1)).unwrap().run(&trial, &RUN).unwrap();
+    assert_eq!(outcome.forward.translated.received, FRAMES / 2);
+    assert!(matches!(&outcome.invalid[..], [why] if why.contains("100")), "{outcome:?}");
+}
+
+#[test]
 fn a_time_out_of_nothing_makes_every_frame_late() {
     if !can_test() {
         return;
