@@ -17,7 +17,7 @@ impl Direction {
     pub const ALL: [Self; 2] = [Self::Forward, Self::Reverse];
 }
 
-/// Which part of the traffic a frame belongs to (RFC 8219 section 4.1: IP-version-specific and native traffic are mixed).
+/// Which part of the traffic a frame belongs to (RFC 8219 section 5.3: IP-version-specific and native traffic are mixed).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {

@@ -6,13 +6,16 @@
 //!              ◄──                   ◄──                 reverse
 //! ```
 //!
-//! Where the driver of a device would need each frame as a packet buffer of its own (veth), a program can send instead of the
-//! sockets ([`Sending`]).
-//!
 //! Each end is a network device, in a namespace of its own or not: a veth here, a network card elsewhere, by the same code.
 //! Frames leave and arrive through sockets of AF_XDP, one for each queue; a program at the device ([`Tester::open`]) redirects
 //! the tester's frames to them and passes everything else to the kernel, which answers ARP, Neighbor Discovery and pings as
 //! usual. Every frame carries a tag ([`Tag`]) with its number and the time at which it was to be sent.
+//!
+//! Where the driver of a device would need each frame as a packet buffer of its own (veth), a program can send instead of the
+//! sockets ([`Sending`]).
+//!
+//! Times of arrival are the kernel's at the device's program; time stamps of network cards are not used. A frame is one chunk of a
+//! socket's memory, so that the largest has [`LARGEST`] octets: 4096, 8192 and 9216 (RFC 8219 section 5.1) are refused.
 //!
 //! A [`Trial`] says what to send; its [`Outcome`] counts, by direction and by class (translated, native), what was sent, what
 //! arrived in time, and what did not. A trial in which the tester itself failed is marked as invalid, with the reason.

@@ -1,7 +1,7 @@
 //! What is shared with the kernel: the memory and the four rings of a socket of AF_XDP; variables of a program.
 //!
-//! All `unsafe` of this crate is here. The one known crate for these rings without a C library has a licence that a
-//! program under Apache-2.0 or MIT can't link (xdpilone, EUPL); the other ones bring a second libbpf.
+//! All `unsafe` of this crate is here. Of the known crates for these rings one has a licence (EUPL) that does not go with
+//! Apache-2.0 and MIT, and the other ones link a libbpf of their own beside ours.
 
 use std::io::{Error, ErrorKind, Result};
 use std::marker::PhantomData;

@@ -118,7 +118,7 @@ pub struct Trial {
     pub translated: Pairs,
     /// Addresses of native frames; there must be some unless all frames are translated.
     pub native: Option<Pairs>,
-    /// Per cent of the frames that are translated: 100, 90, 50 or 10 (RFC 8219 section 5.2).
+    /// Per cent of the frames that are translated: 100, 90, 50 or 10 (RFC 8219 section 5.3).
     pub translated_share: u8,
     /// Pairs of networks that take turns, 1 to 256.
     pub networks: u16,

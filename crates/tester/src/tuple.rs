@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Source ports (RFC 8219 section 4, RFC 4814 section 4.5), and their number.
+/// The first source port (RFC 4814 section 4.5), and the number of source ports.
 const SOURCE_PORTS: (u16, u64) = (1024, 64_512);
-/// Destination ports, and their number.
+/// The first destination port, and the number of destination ports.
 const TARGET_PORTS: (u16, u64) = (1, 49_151);
 
 /// Spreads the bits of a number: two numbers never give the same one (the finaliser of splitmix64).
@@ -68,7 +68,7 @@ impl Permutation {
     }
 }
 
-/// So many unique tuples, in a pseudorandom order (RFC 9693 section 4.4): every combination of a source port, a destination
+/// So many unique tuples, in a pseudorandom order (RFC 9693): every combination of a source port, a destination
 /// port and a pair of networks is used at most once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
