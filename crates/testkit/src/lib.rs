@@ -12,6 +12,7 @@
 //! | [`model`] | stateful NAT64, naively |
 //! | [`fuzz`] | the bodies of the fuzz targets, and drawn packets |
 //! | [`tap`] | packets with offload state, into an interface and out of it |
+//! | [`known`] | devices under test with known behaviour |
 //! | [`live`] | what the tests of living subjects share |
 //! | [`sys`] | the system calls for that |
 //! | [`vector`] | vectors: files with a packet and its outcome, and the subjects they are tried on |
@@ -24,6 +25,7 @@
 pub mod checksum;
 pub mod drawn;
 pub mod fuzz;
+pub mod known;
 pub mod live;
 pub mod model;
 pub mod oracle;

@@ -2,6 +2,7 @@
 
 mod checksum;
 mod configs;
+mod known;
 mod model;
 mod oracle;
 mod packet;
