@@ -125,9 +125,11 @@ mod tests {
             (&[(59, 1.0, 0.0), (1, 1.0, 0.01)], [UpperBound, Undecided, Undecided, Undecided]),
             (&[(59, 1.0, 0.0), bad], [UpperBound, Undecided, Undecided, UpperBound]),
             (&[good, bad], [UpperBound, Undecided, LowerBound, UpperBound]),
-            (&[good, bad, long_bad], [UpperBound, Undecided, LowerBound, LowerBound]),
-            (&[good, bad, long_bad, long_good], [UpperBound, LowerBound, LowerBound, LowerBound]),
+            (&[good, bad, long_bad], [UpperBound, Undecided, LowerBound, UpperBound]),
+            (&[good, bad, long_bad, long_good], [UpperBound, LowerBound, LowerBound, UpperBound]),
         ];
+        // At points 5 and 6 the appendix calls the load a lower bound of the fourth goal. Its own exceed ratios there, 42.9 %
+        // and 27.3 %, exceed the goal's 20 %, so by the code of appendix A it is an upper bound.
         for (at, (measured, classes)) in points.iter().enumerate() {
             let found = goals().map(|goal| load_class(&goal, &trials(measured)));
             assert_eq!(found, *classes, "point {}", at + 1);

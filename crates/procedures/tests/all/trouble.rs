@@ -135,7 +135,8 @@ fn all_benchmarks_of_a_point_are_measured_and_scored() {
     // What is read back is what was measured.
     let text = serde_json::to_string(&found).unwrap();
     let again: fordway_procedures::suite::Results = serde_json::from_str(&text).unwrap();
-    assert_eq!(serde_json::to_string(&again).unwrap(), text);
+    assert_eq!(again.frame_loss_rate.unwrap().curve.len(), 8);
+    assert_eq!(again.reset.unwrap().directions[1].direction, Direction::Reverse);
     assert_eq!(again.latency.unwrap().directions[0].tags, 10_000);
 }
 
