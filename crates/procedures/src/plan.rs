@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::back_to_back::{DEPLETION_S, LONGEST_S};
 use crate::bisect::Bisection;
+use crate::overload::flow_counts;
 use crate::profile::Profile;
 use crate::suite::{Benchmark, MAX_TRIALS};
+use crate::traffic::{Flows, Start};
 
 /// Trials and wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -124,6 +126,35 @@ pub fn points(profile: &Profile, chosen: &[Benchmark], maxima: &[f64]) -> Cost {
         others.map(|it| benchmark(profile, *it, *maximum)).fold(first, Cost::and)
     };
     maxima.iter().map(point).fold(Cost::NOTHING, Cost::and)
+}
+
+/// Overload scalability at one point: the benchmarks for one flow, and for each number of flows with the time to start them.
+pub fn overload(
+    profile: &Profile,
+    chosen: &[Benchmark],
+    maximum: f64,
+    n: u32,
+    start: Start,
+) -> Cost {
+    let each = points(profile, chosen, &[maximum]);
+    let with = |count: u32| {
+        let ramp = Flows { count, start }.ramp_s();
+        Cost { seconds: each.seconds + each.trials as f64 * ramp, ..each }
+    };
+    flow_counts(n, start).into_iter().map(with).fold(each, Cost::and)
+}
+
+/// Benchmarks over a table that is filled with `connections` at `rate` before each of their trials.
+pub fn over_filled_table(benchmarks: Cost, profile: &Profile, connections: u64, rate: f64) -> Cost {
+    let phase_1 = connections as f64 / rate + profile.waits.residual;
+    Cost { seconds: benchmarks.seconds + benchmarks.trials as f64 * phase_1, ..benchmarks }
+}
+
+/// Connection tear-down rate of a number of connections that are loaded at `rate`; the time of deletion is not in it.
+pub fn tear_down(profile: &Profile, connections: u64, rate: f64) -> Cost {
+    let fill = connections as f64 / rate + profile.waits.residual;
+    let cost = Cost::bound(profile.stateful.repetitions.max(1).into(), fill);
+    Cost { kind: Kind::Estimate, ..cost }
 }
 
 /// Maximum connection establishment rate of a number of connections, for a device that is expected to have `rate`.

@@ -63,10 +63,13 @@ pub fn reset<T: Tester>(
             let (lost, last) = one(session, traffic, throughput, parameters.before_s, after)?;
             // Frames lost in the last tenth of the time: the device was not back.
             let end = last.map(|last| last > 0.9 * after);
-            if end.iter().all(|it| !it) || after >= parameters.longest_s {
+            if end == [false; 2] {
                 break (lost, end);
             }
             session.restore()?;
+            if after >= parameters.longest_s {
+                break (lost, end);
+            }
             after = (2.0 * after).min(parameters.longest_s);
         };
         for ((row, lost), end) in rows.iter_mut().zip(lost).zip(end) {

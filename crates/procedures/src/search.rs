@@ -100,9 +100,9 @@ impl Search {
         let mut step = STEP;
         loop {
             if passes(rate, Length::Short)? {
-                low = Some(rate)
+                low = Some(rate);
             } else {
-                high = Some(rate)
+                high = Some(rate);
             }
             match (low, high) {
                 (Some(low), Some(high)) => return Ok(Some((low, Some(high)))),

@@ -109,7 +109,9 @@ mod tests {
     }
 
     /// Trials as the appendix writes them: number, seconds, loss ratio.
-    fn trials(of: &[(usize, f64, f64)]) -> Vec<Measured> {
+    type Set<'a> = &'a [(usize, f64, f64)];
+
+    fn trials(of: Set<'_>) -> Vec<Measured> {
         let each = |(n, seconds, loss_ratio): &(usize, f64, f64)| {
             vec![Measured { seconds: *seconds, loss_ratio: *loss_ratio }; *n]
         };
@@ -120,7 +122,7 @@ mod tests {
     fn loads_are_classified_as_in_the_example_of_appendix_c() {
         let (good, bad) = ((60, 1.0, 0.0), (60, 1.0, 0.01));
         let (long_bad, long_good) = ((1, 60.0, 0.001), (1, 60.0, 0.0));
-        let points: [(&[(usize, f64, f64)], [Class; 4]); 6] = [
+        let points: [(Set<'_>, [Class; 4]); 6] = [
             (&[(59, 1.0, 0.0)], [Undecided; 4]),
             (&[(59, 1.0, 0.0), (1, 1.0, 0.01)], [UpperBound, Undecided, Undecided, Undecided]),
             (&[(59, 1.0, 0.0), bad], [UpperBound, Undecided, Undecided, UpperBound]),

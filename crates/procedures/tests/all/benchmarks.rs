@@ -2,9 +2,9 @@
 
 use fordway_procedures::latency::{self, Definition, latency};
 use fordway_procedures::overload::{Dimension, Score, overload};
-use fordway_procedures::tester::{Load, Record, Waits};
+use fordway_procedures::tester::{Load, Order, Record, Waits};
 use fordway_procedures::throughput::{self, throughput};
-use fordway_procedures::traffic::{Direction, Start, Traffic};
+use fordway_procedures::traffic::{Direction, Point, Start, Traffic};
 use fordway_procedures::variation::{self, variation};
 use fordway_procedures::{Session, back_to_back, frame_loss_rate, recovery, reset};
 
@@ -238,13 +238,16 @@ fn a_slow_reset_is_waited_for_and_one_without_end_is_told() {
     let found = reset::reset(&mut session, &point().traffic, 1e5, &parameters).unwrap();
     assert_eq!(found.directions[0].reset_ms.average, 30_000.0);
     assert_eq!(
-        slow.orders.iter().map(|it| it.seconds()).collect::<Vec<f64>>(),
+        slow.orders.iter().map(Order::seconds).collect::<Vec<f64>>(),
         [20.0, 25.0, 35.0, 55.0]
     );
     let mut dead = Device { reset_s: None, ..Device::default() };
     let mut session = Session::new(&mut dead, NO_WAITS, &never);
+    let parameters = reset::Parameters { repetitions: 2, ..parameters };
     let found = reset::reset(&mut session, &point().traffic, 1e5, &parameters).unwrap();
-    assert_eq!(found.directions[0].not_recovered, 1);
+    assert_eq!((found.directions[0].not_recovered, found.directions[1].not_recovered), (2, 2));
+    // 5, 10, 20, 40, 80 s, then 80 s again: it is brought back after each of them.
+    assert_eq!(dead.steps, ["restore"; 6]);
 }
 
 #[test]
@@ -255,7 +258,7 @@ fn degradation_by_flows_is_that_of_the_device() {
     let start = Start::Incremental(0.5);
     let traffic = point().traffic;
     let found = overload(&mut session, &traffic, 21, start, |session, traffic| {
-        let point = fordway_procedures::traffic::Point { traffic: *traffic, ..point() };
+        let point = Point { traffic: *traffic, ..point() };
         let value = throughput(session, &point, &THROUGHPUT)?.rate.median;
         Ok(vec![Score { dimension: Dimension::Throughput, value }])
     })
@@ -266,7 +269,7 @@ fn degradation_by_flows_is_that_of_the_device() {
         assert!((cell.percent.unwrap() - truth).abs() < 1.5, "{cell:?}");
     }
     // The time to start all flows comes on top: 20 times half a second.
-    let full = |order: &&fordway_procedures::tester::Order| {
+    let full = |order: &&Order| {
         order.traffic.flows.count == 21
             && matches!(order.load, Load::Constant { seconds, .. } if seconds == 60.0)
     };

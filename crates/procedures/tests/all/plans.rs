@@ -2,11 +2,11 @@
 
 use fordway_procedures::Session;
 use fordway_procedures::latency::Definition;
-use fordway_procedures::plan::{Kind, benchmark, capacity, establishment, points};
+use fordway_procedures::plan::{self, Kind, benchmark, capacity, establishment, points};
 use fordway_procedures::profile::Profile;
 use fordway_procedures::stateful::{self, Tuples};
 use fordway_procedures::suite::{Benchmark, measure};
-use fordway_procedures::traffic::Limit;
+use fordway_procedures::traffic::{Limit, Start};
 use proptest::prelude::*;
 
 use crate::device::{Device, Full, MAXIMUM, Table, never, point};
@@ -22,7 +22,8 @@ fn strict_departs_from_nothing_but_a_missing_line_rate() {
 
 #[test]
 fn each_shortened_value_is_a_departure() {
-    let shorten: [(&str, fn(&mut Profile)); 13] = [
+    type Change = (&'static str, fn(&mut Profile));
+    let shorten: [Change; 13] = [
         ("RFC 8219 section 5.1.1", |it| it.sizes = vec![64]),
         ("RFC 8219 section 5.3", |it| it.mixes = vec![100]),
         ("RFC 2544 section 12", |it| it.networks = vec![1]),
@@ -87,6 +88,22 @@ proptest! {
         measure(&mut session, &point(), &profile, definition, &chosen).unwrap();
         prop_assert!(session.trials() <= bound.trials && session.seconds() <= bound.seconds + 1e-6);
     }
+}
+
+#[test]
+fn flows_and_filled_tables_cost_their_time_in_every_trial() {
+    let profile = Profile::strict();
+    let chosen = [Benchmark::Latency];
+    let one = points(&profile, &chosen, &[MAXIMUM]);
+    let many = plan::overload(&profile, &chosen, MAXIMUM, 11, Start::Incremental(2.0));
+    // Flows: 1, 3, 6, 9, 11; the last of them start after 4, 10, 16, 20 s.
+    assert_eq!(many.trials, 5 * one.trials);
+    let ramps = (4.0 + 10.0 + 16.0 + 20.0) * one.trials as f64;
+    assert!((many.seconds - 5.0 * one.seconds - ramps).abs() < 1e-6);
+    let filled = plan::over_filled_table(one, &profile, 4_000_000, 400_000.0);
+    assert_eq!(filled.seconds - one.seconds, 12.0 * one.trials as f64);
+    let torn_down = plan::tear_down(&profile, 4_000_000, 400_000.0);
+    assert_eq!((torn_down.trials, torn_down.seconds), (10, 120.0));
 }
 
 #[test]
