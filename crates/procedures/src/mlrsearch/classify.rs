@@ -162,4 +162,10 @@ mod tests {
         assert_eq!(load_class(&goal, &trials(&[(1, 60.0, 0.0)])), LowerBound);
         assert_eq!(load_class(&goal, &trials(&[(1, 60.0, 1e-9)])), UpperBound);
     }
+
+    #[test]
+    fn short_trials_without_loss_do_not_make_up_for_long_ones_with_loss() {
+        let [_, tst009, ..] = goals();
+        assert_eq!(load_class(&tst009, &trials(&[(2, 60.0, 0.1), (100, 1.0, 0.0)])), UpperBound);
+    }
 }

@@ -4,7 +4,7 @@ use fordway_procedures::latency::{self, Definition, latency};
 use fordway_procedures::overload::{Dimension, Score, overload};
 use fordway_procedures::tester::{Load, Order, Record, Waits};
 use fordway_procedures::throughput::{self, throughput};
-use fordway_procedures::traffic::{Direction, Point, Start, Traffic};
+use fordway_procedures::traffic::{Direction, Flows, Point, Start, Traffic};
 use fordway_procedures::variation::{self, variation};
 use fordway_procedures::{Session, back_to_back, frame_loss_rate, recovery, reset};
 
@@ -155,6 +155,8 @@ fn bursts_near_the_limit_raise_it() {
     let found = found.unwrap().unwrap();
     assert!(is_near(found.frames.average, 5e6, 0.001), "{found:?}");
     assert_eq!((found.limit_s, found.near_limit), (8.0, false));
+    // Buffers get as long to deplete as it took to send.
+    assert!(device.orders.iter().all(|order| order.waits.residual >= order.seconds().max(2.0)));
     let mut endless = Device { buffer: 1e9, ..Device::limited(400_000.0) };
     let mut session = Session::new(&mut endless, NO_WAITS, &never);
     let found = back_to_back::back_to_back(&mut session, &point(), 400_000.0, &parameters);
@@ -274,6 +276,39 @@ fn degradation_by_flows_is_that_of_the_device() {
             && matches!(order.load, Load::Constant { seconds, .. } if seconds == 60.0)
     };
     assert!(device.orders.iter().filter(full).all(|order| order.seconds() == 70.0));
+}
+
+#[test]
+fn flows_that_start_one_after_the_other_have_all_started_when_time_counts() {
+    let flows = Flows { count: 5, start: Start::Incremental(2.0) };
+    let point = Point { traffic: Traffic { flows, ..point().traffic }, ..point() };
+    let mut device = Device { recovery_s: 3.5, reset_s: Some(2.25), ..Device::limited(400_000.0) };
+    let mut session = Session::new(&mut device, NO_WAITS, &never);
+    let parameters = recovery::Parameters { overload_s: 60.0, relief_s: 60.0, repetitions: 1 };
+    let found = recovery::recovery(&mut session, &point, 400_000.0, &parameters).unwrap();
+    assert_eq!(found.seconds.average, 3.5);
+    let parameters =
+        reset::Parameters { before_s: 15.0, after_s: 5.0, longest_s: 80.0, repetitions: 1 };
+    let found = reset::reset(&mut session, &point.traffic, 400_000.0, &parameters).unwrap();
+    assert_eq!(found.directions[0].reset_ms.average, 2250.0);
+    let parameters =
+        latency::Parameters { seconds: 120.0, tags_after_s: 60.0, tags: 500, repetitions: 1 };
+    let definition = Definition::StoreAndForward;
+    latency(&mut session, &point.traffic, 1e5, definition, &parameters).unwrap();
+    let [_, reset, latency] = &device.orders[..] else { panic!("more than three trials") };
+    assert_eq!((reset.reset, reset.seconds()), (Some(23.0), 28.0));
+    assert_eq!(latency.record, Record::Tags { after: 68.0, frames: 500 });
+}
+
+#[test]
+fn what_the_generator_does_not_offer_is_marked_in_the_frame_loss_rate() {
+    let mut device = Device { generator: 750_000.0, ..Device::default() };
+    let mut session = Session::new(&mut device, NO_WAITS, &never);
+    let parameters = frame_loss_rate::Parameters { seconds: 60.0, step: 10 };
+    let found = frame_loss_rate::frame_loss_rate(&mut session, &point(), &parameters).unwrap();
+    let curve: Vec<(f64, bool)> = found.curve.iter().map(|it| (it.loss, it.is_short)).collect();
+    assert_eq!(curve[0], (25.0, true));
+    assert_eq!(curve[3..], [(0.0, false); 2]);
 }
 
 #[test]

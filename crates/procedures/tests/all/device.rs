@@ -162,17 +162,18 @@ impl Device {
             }
             Load::Step { first, seconds, then, rest } => {
                 let mut lost = self.overflow(first, seconds, flows);
-                let mut times = (lost > 0.0).then_some(Losses { first: 0.0, last: seconds });
+                let change = order.traffic.flows.ramp_s() + seconds;
+                let mut times = (lost > 0.0).then_some(Losses { first: 0.0, last: change });
                 if lost > 0.0 && self.recovery_s > 0.0 {
                     let recovery = self.recovery_s.min(rest);
                     lost += (then * recovery / 2.0).floor();
-                    times = Some(Losses { first: 0.0, last: seconds + recovery });
+                    times = Some(Losses { first: 0.0, last: change + recovery });
                 }
                 (lost, times)
             }
         };
-        if let (Some(at), Load::Constant { rate, seconds }) = (order.reset, order.load) {
-            let down = self.reset_s.unwrap_or(f64::INFINITY).min(seconds - at);
+        if let (Some(at), Load::Constant { rate, .. }) = (order.reset, order.load) {
+            let down = self.reset_s.unwrap_or(f64::INFINITY).min(order.seconds() - at);
             if down > 0.0 {
                 lost += (down * rate).round();
                 losses = Some(Losses { first: at, last: at + down });
