@@ -14,7 +14,9 @@ pub struct Step {
     pub connections: u64,
     /// Their maximum establishment rate, connections/s; where a search ended early it is a lower bound of that.
     pub rate: u64,
-    /// Whether the device collapsed, or the rate dropped unacceptably.
+    /// Whether the device collapsed.
+    pub collapsed: bool,
+    /// Whether it is beyond the capacity: the device collapsed, or the rate dropped unacceptably.
     pub is_beyond: bool,
 }
 
@@ -54,8 +56,10 @@ pub fn capacity<T: StatefulTester>(
         // Nobody asks for rates below the unacceptable one, whose trials are the longest.
         let floor = least.saturating_sub(1);
         let found = search(session, &filling, rate, floor, parameters)?;
-        let (rate, is_beyond) = found.map_or((0, true), |found| (found.value, found.value < least));
-        steps.push(Step { connections, rate, is_beyond });
+        let rate = found.map_or(0, |found| found.value);
+        let collapsed = found.is_none();
+        let is_beyond = collapsed || rate < least;
+        steps.push(Step { connections, rate, collapsed, is_beyond });
         Ok((rate, is_beyond))
     };
     let (safe_rate, _) = examine(safe, maximum_rate, 0.0)?;

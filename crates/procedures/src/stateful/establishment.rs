@@ -30,8 +30,8 @@ pub struct Establishment {
     pub connections: u64,
     /// Connections/s.
     pub rate: Repeated,
-    /// Bounds of each search.
-    pub searches: Vec<Bisected>,
+    /// Bounds of each search; `None`: the device collapsed, and the rate counts as 0.
+    pub searches: Vec<Option<Bisected>>,
     /// Highest rate that was tried.
     pub maximum: u64,
     /// Parameters, with the error of the binary search.
@@ -52,10 +52,9 @@ pub fn establishment<T: StatefulTester>(
     for repetition in 0..u64::from(parameters.repetitions.max(1)) {
         let seed = seed.wrapping_add(repetition);
         let filling = Filling { tuples, connections, seed, rate: 0.0, size: parameters.size };
-        let found = search(session, &filling, maximum, 0, parameters)?;
-        searches.push(found.unwrap_or(Bisected { value: 0, above: None }));
+        searches.push(search(session, &filling, maximum, 0, parameters)?);
     }
-    let rates = searches.iter().map(|found| found.value as f64).collect();
+    let rates = searches.iter().map(|it| it.map_or(0.0, |found| found.value as f64)).collect();
     let rate = Repeated::of(rates).expect("at least one search");
     Ok(Establishment { tuples, connections, rate, searches, maximum, parameters: *parameters })
 }

@@ -53,6 +53,16 @@ fn the_establishment_rate_is_that_of_the_device() {
 }
 
 #[test]
+fn a_device_that_collapses_has_no_establishment_rate() {
+    let mut device = table(1999, Full::Collapses, 123_456.0);
+    let mut session = Session::new(&mut device, NO_WAITS, &never);
+    let parameters = Parameters { repetitions: 2, ..PARAMETERS };
+    let found = establishment(&mut session, tuples(2000), 1_000_000, &parameters, 9).unwrap();
+    assert_eq!((found.rate.median, found.searches), (0.0, vec![None; 2]));
+    assert_eq!(device.steps, ["empty", "fill", "restore"].repeat(2));
+}
+
+#[test]
 fn connections_that_are_not_stored_fail_the_validation() {
     let mut device = table(u64::MAX, Full::KeepsOld, 500_000.0);
     device.table.store_rate = 80_000.0;
@@ -89,8 +99,10 @@ fn the_capacity_is_found_whatever_a_full_table_does() {
         let doubled: Vec<u64> = found.steps.iter().map(|it| it.connections).take(5).collect();
         assert_eq!(doubled, [1000, 2000, 4000, 8000, 16_000]);
         let restored = device.steps.iter().filter(|it| **it == "restore").count();
-        let collapsed = found.steps.iter().filter(|it| it.is_beyond).count();
-        assert_eq!(restored, if full == Full::Collapses { collapsed } else { 0 });
+        let collapsed = found.steps.iter().filter(|it| it.collapsed).count();
+        let beyond = found.steps.iter().filter(|it| it.is_beyond).count();
+        assert_eq!(collapsed, if full == Full::Collapses { beyond } else { 0 });
+        assert_eq!(restored, collapsed);
     }
 }
 
