@@ -23,7 +23,7 @@ fn passed(behaviour: &str, frames: impl Iterator<Item = Vec<u8>>) -> Vec<usize> 
 #[test]
 fn every_third_is_lost() {
     assert_eq!(passed("loss=3", (0..7).map(|it| frame(it, 0))), [0, 1, 3, 4, 6]);
-    assert_eq!(passed("loss=1", (0..3).map(|it| frame(it, 0))), []);
+    assert_eq!(passed("loss=1", (0..3).map(|it| frame(it, 0))), Vec::<usize>::new());
     assert_eq!(passed("nothing", (0..3).map(|it| frame(it, 0))), [0, 1, 2]);
 }
 
@@ -40,7 +40,10 @@ fn a_rate_is_kept_by_the_times_of_frames() {
 fn a_table_has_its_size() {
     let ports = [1, 2, 1, 3, 4, 2, 3];
     assert_eq!(passed("table=2", ports.into_iter().map(|port| frame(port, 0))), [0, 1, 2, 5]);
-    assert_eq!(passed("table=0", ports.into_iter().map(|port| frame(port, 0))), []);
+    assert_eq!(
+        passed("table=0", ports.into_iter().map(|port| frame(port, 0))),
+        Vec::<usize>::new()
+    );
 }
 
 #[test]
