@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fordway_procedures::plan as procedures;
+use fordway_procedures::suite::Benchmark;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -55,6 +57,10 @@ const TESTER_S: f64 = 0.6;
 const RECYCLED_ROUNDS: f64 = 8.0;
 /// See [`RECYCLED_ROUNDS`].
 const RECYCLED_S: f64 = 3.0;
+/// Frames per second each way, and new connections per second, that a plan counts on in tests of RFC 8219 and RFC 9693.
+const USUAL_RATE: f64 = 500_000.0;
+/// See [`USUAL_RATE`].
+const USUAL_CONNECTIONS: f64 = 400_000.0;
 /// Seconds of reading the machine's environment and drawing the report.
 const FIXED_S: f64 = 3.0;
 
@@ -257,6 +263,13 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         Load::Duplex => profile.duplex_flows.len() as f64 * (duration_s as f64 + BESIDE_S),
         Load::Streams => profile.tcp_streams.len() as f64 * (duration_s as f64 + AROUND_S),
         Load::Rrul => profile.tcp_streams.len() as f64 * (duration_s as f64 + BESIDE_S),
+        Load::Forwarding
+        | Load::Disturbance
+        | Load::Reset
+        | Load::FrameLoss
+        | Load::Overload
+        | Load::Connections
+        | Load::Capacity => rfc_seconds(load, profile),
         Load::Initiation => BEGIN_S + f64::from(profile.begun) * BEGUN_S,
         Load::Start => START_S,
         Load::Own(load) => {
@@ -289,9 +302,76 @@ pub fn points(load: Load, profile: &Profile) -> Vec<Option<Point>> {
         Load::Simplex => (Axis::Background, profile.simplex_rates.clone()),
         Load::Duplex => (Axis::Flows, profile.duplex_flows.clone()),
         Load::Streams | Load::Rrul => (Axis::Streams, profile.tcp_streams.clone()),
+        Load::Connections => (Axis::Connections, profile.table_connections.clone()),
+        Load::Disturbance | Load::Reset => (Axis::Octets, profile.disturbed_sizes.clone()),
+        Load::Overload => (Axis::Flows, profile.overload_flows.clone()),
+        Load::Forwarding => return grid(&forwarding(profile)),
+        Load::FrameLoss => {
+            return grid(
+                &[forwarding(profile), vec![(Axis::Share, profile.loss_shares.clone())]].concat(),
+            );
+        }
         _ => return vec![None],
     };
     Point::grid(&[axis]).into_iter().map(Some).collect()
+}
+
+/// Wall time of a test of RFC 8219 or RFC 9693 on one deployment: what its procedures estimate for a usual gateway.
+fn rfc_seconds(load: Load, profile: &Profile) -> f64 {
+    let own = profile.rfc();
+    let (waits, points) = (own.waits.total(), points(load, profile).len() as f64);
+    let cost = |all: &[Benchmark]| {
+        all.iter().map(|one| procedures::benchmark(&own, *one, USUAL_RATE).seconds).sum::<f64>()
+    };
+    let connections = |n: u64| {
+        procedures::establishment(&own, n, USUAL_CONNECTIONS as u64, USUAL_CONNECTIONS / 2.0)
+            .seconds
+    };
+    match load {
+        Load::Forwarding => {
+            use Benchmark::{Latency, Mlrsearch, Throughput, Variation};
+            points * (TESTER_S + cost(&[Throughput, Mlrsearch, Latency, Variation]))
+        }
+        Load::Disturbance => {
+            use Benchmark::{BackToBack, Recovery, Throughput};
+            points * (TESTER_S + cost(&[Throughput, BackToBack, Recovery]))
+        }
+        Load::Reset => {
+            points * (DEPLOY_S + TESTER_S + cost(&[Benchmark::Throughput, Benchmark::Reset]))
+        }
+        Load::FrameLoss => points * (TESTER_S + own.frame_loss_rate.seconds + waits),
+        Load::Overload => points * (TESTER_S + 2.0 * cost(&[Benchmark::Throughput])),
+        Load::Connections => {
+            2.0 * profile.table_connections.iter().map(|n| connections(*n)).sum::<f64>()
+        }
+        _ => {
+            procedures::capacity(
+                &own,
+                profile.safe_connections,
+                4 * profile.safe_connections,
+                USUAL_CONNECTIONS as u64,
+                USUAL_CONNECTIONS / 2.0,
+            )
+            .seconds
+        }
+    }
+}
+
+/// All points of these axes.
+fn grid(axes: &[(Axis, Vec<u64>)]) -> Vec<Option<Point>> {
+    Point::grid(axes).into_iter().map(Some).collect()
+}
+
+/// Frames of RFC 8219: sizes, shares of native IPv6, networks. What has one value alone, its default, is no axis.
+fn forwarding(profile: &Profile) -> Vec<(Axis, Vec<u64>)> {
+    let mut axes = vec![(Axis::Octets, profile.frame_sizes.clone())];
+    if profile.native_shares != [0] {
+        axes.push((Axis::Native, profile.native_shares.clone()));
+    }
+    if profile.networks != [1] {
+        axes.push((Axis::Networks, profile.networks.clone()));
+    }
+    axes
 }
 
 /// Wall time of a search for a rate without loss: a bracket and bisections, then the long trials.

@@ -57,6 +57,8 @@ const BUILT_IN: &[&str] = &[
     include_str!("../experiments/nat64.toml"),
     include_str!("../experiments/pairs.toml"),
     include_str!("../experiments/imix.toml"),
+    include_str!("../experiments/rfc8219.toml"),
+    include_str!("../experiments/rfc9693.toml"),
     include_str!("../experiments/small-packets.toml"),
     include_str!("../experiments/tables.toml"),
     include_str!("../experiments/tcp-load.toml"),

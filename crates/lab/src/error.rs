@@ -56,6 +56,9 @@ pub(crate) enum LabError {
     /// A mechanism that had come up did not carry a load.
     #[error("{0}")]
     Failed(String),
+    /// The tester did not do what was asked of it.
+    #[error("the tester: {0}")]
+    Tester(String),
     /// Output of a tool that is not as expected.
     #[error("cannot read the output of {tool}: {why}")]
     Parse {

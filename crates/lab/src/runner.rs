@@ -7,9 +7,10 @@ mod pin;
 mod record;
 mod staged;
 mod survey;
+mod tables;
 mod wire;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,6 +49,10 @@ pub(crate) struct Runner {
     done: BTreeSet<String>,
     networks: u32,
     own_clocksource: String,
+    /// Lengths and repetitions of the tests of RFC 8219 and RFC 9693.
+    rfc: fordway_procedures::profile::Profile,
+    /// Frames per second each way of the tester alone, by frame size, as far as they were needed.
+    highest: BTreeMap<u64, f64>,
 }
 
 impl Runner {
@@ -83,6 +88,8 @@ impl Runner {
                 None => Ends::one(Netns { dir: raw.clone() }, run.pin.clone()),
             },
             networks: 0,
+            rfc: experiment.profile[&run.profile].rfc(),
+            highest: BTreeMap::new(),
             experiment,
             run,
             raw,
@@ -152,6 +159,11 @@ impl Runner {
             Load::Hold => profile.held_sessions,
             Load::NewFlows(_) => profile.new_flows + crate::load::flows::SUBSCRIBERS,
             Load::Recycled => profile.table_entries,
+            Load::Connections => {
+                let most = profile.table_connections.iter().max().copied().unwrap_or(0);
+                u32::try_from(2 * most).unwrap_or(u32::MAX)
+            }
+            Load::Capacity => u32::try_from(2 * profile.safe_connections).unwrap_or(u32::MAX),
             _ => 0,
         };
         loads(metrics).into_iter().map(of).sum::<u32>() + FEW_SESSIONS
@@ -359,6 +371,7 @@ impl Runner {
         }
         let expected = self.seconds(d);
         let arm = self.arm(&d.mechanism)?;
+        self.find_highest(guard, &wanted, bar)?;
         bar.begin(&format!("block {}/{}: {}", d.block, self.run.blocks, arm.label));
         let clock = std::time::Instant::now();
         let tracked = self.mechanism(&arm)?.tracks_connections(arm.kind);
@@ -390,8 +403,11 @@ impl Runner {
                 break;
             }
         }
+        if lost.is_none() {
+            finished.extend(self.tests_of_tables(guard, d, &arm, &wanted)?);
+        }
         let alone = wanted.into_iter().filter(|_| lost.is_none());
-        for metric in alone.filter(|metric| stands_alone(arm.kind, *metric)) {
+        for metric in alone.filter(|metric| is_first_packet(arm.kind, *metric)) {
             let mut trial = self.blank(d, Some(&arm), metric);
             let outcome = match metric {
                 Metric::StartTime => self.start_time(guard, &arm, &mut trial),
@@ -440,10 +456,20 @@ fn networks(kind: Kind, metrics: &[Metric]) -> Vec<Vec<Metric>> {
     all.filter(|m| !m.is_empty()).collect()
 }
 
+/// Whether a metric is not measured on a deployment that stays.
+fn stands_alone(kind: Kind, metric: Metric) -> bool {
+    is_first_packet(kind, metric) || metric.load().is_some_and(renews)
+}
+
 /// Whether a metric has a network of its own, which nothing has gone through yet: the start, and a first packet that
 /// has to wait for a lease.
-fn stands_alone(kind: Kind, metric: Metric) -> bool {
+fn is_first_packet(kind: Kind, metric: Metric) -> bool {
     metric == Metric::StartTime || (metric == Metric::Initiation && kind == Kind::Dstm)
+}
+
+/// Whether a load takes the mechanism down and starts it again.
+fn renews(load: Load) -> bool {
+    matches!(load, Load::Reset | Load::Connections | Load::Capacity)
 }
 
 /// The loads that yield these metrics, each once.

@@ -1,6 +1,7 @@
 //! The measurements of one deployment, and the rules by which a trial counts.
 
 mod ab;
+pub(crate) mod benchmark;
 mod beside;
 mod exchange;
 mod fetch;
@@ -11,6 +12,7 @@ mod own;
 mod packets;
 mod questions;
 mod recycled;
+mod rfc8219;
 mod round_trip;
 mod sessions;
 mod start;
@@ -68,6 +70,10 @@ pub(crate) struct Measured<'a> {
     pub(crate) kind: Option<Kind>,
     /// Threads of a name server, as the arm says.
     pub(crate) threads: Option<u32>,
+    /// Highest rate each way, frames per second, of frames of these sizes without a mechanism in the way.
+    pub(crate) highest: &'a BTreeMap<u64, f64>,
+    /// Lengths and repetitions of the tests of RFC 8219 and RFC 9693.
+    pub(crate) rfc: &'a fordway_procedures::profile::Profile,
     /// Who answers for the tester's zone, where a name server stands in the network.
     pub(crate) authority: Option<&'a Authority>,
 }
@@ -172,9 +178,13 @@ pub(crate) fn run(
         Load::Streams => streams::one_way(at, point, seconds, trial, values),
         Load::Rrul => streams::both_ways(at, point, seconds, trial, values),
         Load::Initiation => initiation::measure(at, trial, values),
+        Load::Forwarding => rfc8219::forwarding(at, point, trial, values),
+        Load::FrameLoss => rfc8219::frame_loss(at, point, trial, values),
+        Load::Disturbance => rfc8219::disturbance(at, point, trial, values),
+        Load::Overload => rfc8219::overload(at, point, trial, values),
         Load::Own(load) => own::measure(at, load, point, seconds, trial, values),
-        // The start needs a network without the mechanism: see `start_time`.
-        Load::Start => Ok(()),
+        // These take the mechanism down and start it again: see `runner`.
+        Load::Start | Load::Reset | Load::Connections | Load::Capacity => Ok(()),
     }
 }
 
@@ -234,13 +244,11 @@ pub(crate) fn judge(trial: &mut Trial, rules: &[Exclusion]) {
             trial.invalid.push(format!("the tool ended with status {status}"));
         }
     }
-    let is_own = matches!(trial.metric, Metric::Own(_));
     let gated = trial.metric == Metric::Gate && !trial.checks.is_empty();
     if !gated && trial.invalid.is_empty() && trial.failed.is_empty() {
         match trial.value {
             Some(value) if value.is_finite() && value > 0.0 => {}
-            // A count of what should not be, such as of segments sent again, may well be 0.
-            Some(0.0) if is_own && !trial.metric.higher_is_better() => {}
+            Some(value) if value.is_finite() && trial.metric.may_be_zero() => {}
             Some(0.0) if trial.metric.higher_is_better() => {
                 trial.failed.push("nothing got through".into());
             }

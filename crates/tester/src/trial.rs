@@ -49,7 +49,8 @@ impl Pace {
 pub struct Addresses {
     /// The address in network 0.
     pub first: IpAddr,
-    /// Bits behind those that count networks: 8 for IPv4 networks of length 24, 64 for IPv6 networks of length 64.
+    /// Bits behind those that count networks: 8 for IPv4 networks of length 24, 64 for IPv6 networks of length 64. From the
+    /// length of an address on, it is the same in all networks.
     pub shift: u8,
 }
 
@@ -59,11 +60,12 @@ impl Addresses {
         let shift = u32::from(self.shift);
         Some(match self.first {
             IpAddr::V4(first) => {
-                let added = u32::from(network).checked_mul(1u32.checked_shl(shift)?)?;
+                let added = u32::from(network).checked_mul(1u32.checked_shl(shift).unwrap_or(0))?;
                 Ipv4Addr::from_bits(first.to_bits().checked_add(added)?).into()
             }
             IpAddr::V6(first) => {
-                let added = u128::from(network).checked_mul(1u128.checked_shl(shift)?)?;
+                let added =
+                    u128::from(network).checked_mul(1u128.checked_shl(shift).unwrap_or(0))?;
                 Ipv6Addr::from_bits(first.to_bits().checked_add(added)?).into()
             }
         })

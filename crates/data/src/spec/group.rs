@@ -134,6 +134,20 @@ pub enum Load {
     Recycled,
     /// Many sessions at once, on a deployment of their own.
     Hold,
+    /// Throughput, latency, PDV and IPDV with frames of one size each.
+    Forwarding,
+    /// Bursts and overload with frames of one size each.
+    Disturbance,
+    /// Restarts of the mechanism under way, on deployments of their own.
+    Reset,
+    /// Frame loss at shares of the highest rate.
+    FrameLoss,
+    /// Throughput with more and more network flows.
+    Overload,
+    /// The tests of RFC 9693 over a table of so many connections.
+    Connections,
+    /// How many connections a table holds; on a deployment of its own.
+    Capacity,
     /// The start of the translator's process.
     Start,
     /// A command line that the experiment brings.
@@ -171,6 +185,10 @@ pub enum Group {
     Initiation,
     /// Answers of a DNS64 server.
     Dns,
+    /// Forwarding of frames, as RFC 8219 tests it.
+    Rfc8219,
+    /// Tables of connections, as RFC 9693 tests them.
+    Rfc9693,
     /// Start of the translator.
     Start,
     /// What the experiment's own command lines measure.
@@ -179,7 +197,7 @@ pub enum Group {
 
 impl Group {
     /// All groups, in the order of the report.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Flow,
         Self::Tail,
         Self::Packets,
@@ -194,6 +212,8 @@ impl Group {
         Self::Sessions,
         Self::Processor,
         Self::Dns,
+        Self::Rfc8219,
+        Self::Rfc9693,
         Self::Start,
         Self::Own,
     ];
@@ -215,6 +235,8 @@ impl Group {
             Self::Ab => "ab",
             Self::Beside => "beside",
             Self::Streams => "streams",
+            Self::Rfc8219 => "rfc8219",
+            Self::Rfc9693 => "rfc9693",
             Self::Start => "start",
             Self::Own => "own",
         }
@@ -237,6 +259,8 @@ impl Group {
             Self::Streams => "Several TCP flows at once",
             Self::Initiation => "Initiation",
             Self::Dns => "DNS64",
+            Self::Rfc8219 => "RFC 8219",
+            Self::Rfc9693 => "RFC 9693",
             Self::Start => "Start",
             Self::Own => "Loads of this experiment",
         }
@@ -315,6 +339,17 @@ impl Group {
                  middle to the departure of the first packet on its other side, by tcpdump's timestamps at both \
                  devices; the median of one deployment each. A relay's first packet leaves after its handshake with \
                  the client, a proxy's after the client's request."
+            }
+            Self::Rfc8219 => {
+                "Tagged UDP frames of one size at a paced rate, both ways at once. Frame sizes are those of the IPv6 side, with \
+                 the check sequence; the IPv4 side's are 20 octets less. A frame is lost if it does not arrive within its own \
+                 time-out. Values of one deployment are one repetition of the RFC's; the list of deviations says where this \
+                 profile departs from the RFC."
+            }
+            Self::Rfc9693 => {
+                "Each connection is a UDP frame with addresses and ports of its own, in pseudorandom order (phase 1); frames of \
+                 both ways over the table that this has filled follow (phase 2). The table is emptied between steps by the \
+                 mechanism's own means."
             }
             Self::Start => "From the start of the process to the first translated packet.",
             Self::Own => {

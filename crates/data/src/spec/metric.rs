@@ -185,6 +185,59 @@ metrics! {
     AbTransferRate: "ab_transfer_rate", "ab, transfer rate", "transfer", "KiB/s", Ab, Load::Ab;
     /// First packet of a connection into the box in the middle, to the first out of it, µs.
     Initiation: "initiation", "Initiation, TCP", "initiation", "µs", Initiation, Load::Initiation;
+    /// Highest rate each way at which no frame is lost (RFC 8219 section 7.1), thousands of frames per second.
+    Throughput: "rfc8219_throughput", "Throughput", "throughput", "kframes/s", Rfc8219, Load::Forwarding;
+    /// Highest rate each way at which at most one frame in 200 is lost, thousands of frames per second.
+    ThroughputLossy: "rfc8219_throughput_lossy", "Throughput with 0.5 % loss", "0.5 % lost", "kframes/s", Rfc8219, Load::Forwarding;
+    /// Typical latency, up (RFC 8219 section 7.2), µs.
+    TypicalLatencyUp: "rfc8219_typical_latency_up", "Typical latency up", "TL", "µs", Rfc8219, Load::Forwarding;
+    /// Typical latency, down, µs.
+    TypicalLatencyDown: "rfc8219_typical_latency_down", "Typical latency down", "TL", "µs", Rfc8219, Load::Forwarding;
+    /// Worst-case latency, up: the 99.9th percentile, µs.
+    WorstLatencyUp: "rfc8219_worst_latency_up", "Worst-case latency up", "WCL", "µs", Rfc8219, Load::Forwarding;
+    /// Worst-case latency, down, µs.
+    WorstLatencyDown: "rfc8219_worst_latency_down", "Worst-case latency down", "WCL", "µs", Rfc8219, Load::Forwarding;
+    /// Packet delay variation, up (RFC 8219 section 7.3.1), µs.
+    PdvUp: "rfc8219_pdv_up", "PDV up", "PDV", "µs", Rfc8219, Load::Forwarding;
+    /// Packet delay variation, down, µs.
+    PdvDown: "rfc8219_pdv_down", "PDV down", "PDV", "µs", Rfc8219, Load::Forwarding;
+    /// Least inter packet delay variation, up (RFC 8219 section 7.3.2), µs.
+    IpdvMinUp: "rfc8219_ipdv_min_up", "IPDV up, least", "IPDV least", "µs", Rfc8219, Load::Forwarding;
+    /// Least inter packet delay variation, down, µs.
+    IpdvMinDown: "rfc8219_ipdv_min_down", "IPDV down, least", "IPDV least", "µs", Rfc8219, Load::Forwarding;
+    /// Median inter packet delay variation, up, µs.
+    IpdvMedianUp: "rfc8219_ipdv_median_up", "IPDV up, median", "IPDV median", "µs", Rfc8219, Load::Forwarding;
+    /// Median inter packet delay variation, down, µs.
+    IpdvMedianDown: "rfc8219_ipdv_median_down", "IPDV down, median", "IPDV median", "µs", Rfc8219, Load::Forwarding;
+    /// Greatest inter packet delay variation, up, µs.
+    IpdvMaxUp: "rfc8219_ipdv_max_up", "IPDV up, greatest", "IPDV greatest", "µs", Rfc8219, Load::Forwarding;
+    /// Greatest inter packet delay variation, down, µs.
+    IpdvMaxDown: "rfc8219_ipdv_max_down", "IPDV down, greatest", "IPDV greatest", "µs", Rfc8219, Load::Forwarding;
+    /// Frames of the longest burst that is forwarded whole (RFC 8219 section 7.5, RFC 9004).
+    BackToBack: "rfc8219_back_to_back", "Back-to-back frames", "burst", "frames", Rfc8219, Load::Disturbance;
+    /// Corrected buffer time of that burst (RFC 9004 section 6), ms.
+    BufferTime: "rfc8219_buffer_time", "Corrected buffer time", "buffer", "ms", Rfc8219, Load::Disturbance;
+    /// From the end of an overload to the last lost frame (RFC 8219 section 7.6), ms.
+    Recovery: "rfc8219_recovery", "System recovery", "recovery", "ms", Rfc8219, Load::Disturbance;
+    /// Time without forwarding while the mechanism is started again (RFC 8219 section 7.7, RFC 6201), ms.
+    Reset: "rfc8219_reset", "Reset", "reset", "ms", Rfc8219, Load::Reset;
+    /// Frames that are lost at a share of the highest rate (RFC 8219 section 7.4), per cent.
+    FrameLoss: "rfc8219_frame_loss", "Frame loss rate", "loss", "%", Rfc8219, Load::FrameLoss;
+    /// Loss of throughput with so many network flows against one (RFC 8219 section 10), per cent.
+    Degradation: "rfc8219_degradation", "Degradation", "Xpd", "%", Rfc8219, Load::Overload;
+    /// Highest rate at which every new connection is established and valid (RFC 9693 sections 4.5 and 4.6), thousands per second.
+    EstablishmentRate: "rfc9693_establishment_rate", "Maximum connection establishment rate", "MCER", "kconnections/s", Rfc9693, Load::Connections;
+    /// Highest rate each way at which no frame of established connections is lost (RFC 9693 section 4.7), thousands of
+    /// frames per second.
+    StatefulThroughput: "rfc9693_throughput", "Throughput over a filled table", "throughput", "kframes/s", Rfc9693, Load::Connections;
+    /// Typical latency at that rate, µs.
+    StatefulTypicalLatency: "rfc9693_typical_latency", "Typical latency over a filled table", "TL", "µs", Rfc9693, Load::Connections;
+    /// Worst-case latency at that rate, µs.
+    StatefulWorstLatency: "rfc9693_worst_latency", "Worst-case latency over a filled table", "WCL", "µs", Rfc9693, Load::Connections;
+    /// Rate at which all connections of the table are deleted together (RFC 9693 section 4.8), thousands per second.
+    TearDownRate: "rfc9693_tear_down_rate", "Connection tear-down rate", "tear-down", "kconnections/s", Rfc9693, Load::Connections;
+    /// Connections that the table holds (RFC 9693 section 4.9), thousands.
+    TableCapacity: "rfc9693_capacity", "Connection tracking table capacity", "capacity", "thousand", Rfc9693, Load::Capacity;
     /// From the start of the translator's process to the first translated reply, ms.
     StartTime: "start_time", "Start to first packet", "start", "ms", Start, Load::Start;
     /// The correctness gate; not a number.
@@ -235,6 +288,8 @@ impl Metric {
             ) => way.name(),
             Some(Load::Exchange(Exchange::Up)) => Up.name(),
             Some(Load::Exchange(Exchange::Down)) => Down.name(),
+            Some(Load::Forwarding) if self.name().ends_with("_up") => Up.name(),
+            Some(Load::Forwarding) if self.name().ends_with("_down") => Down.name(),
             _ => "both",
         }
     }
@@ -244,7 +299,19 @@ impl Metric {
         if let Self::Own(own) = self {
             return own.spec().metric.better == Better::Higher;
         }
+        let is_rate = matches!(
+            self,
+            Self::Throughput
+                | Self::ThroughputLossy
+                | Self::BackToBack
+                | Self::BufferTime
+                | Self::EstablishmentRate
+                | Self::StatefulThroughput
+                | Self::TearDownRate
+                | Self::TableCapacity
+        );
         self.is_throughput()
+            || is_rate
             || match self.group() {
                 Some(Group::Packets | Group::Pairs | Group::Dns | Group::Web | Group::Beside) => {
                     true
@@ -308,6 +375,12 @@ impl Metric {
                     | Load::Streams
                     | Load::Rrul
                     | Load::Ab
+                    | Load::Forwarding
+                    | Load::Disturbance
+                    | Load::Reset
+                    | Load::FrameLoss
+                    | Load::Overload
+                    | Load::Connections
             )
         )
     }
@@ -317,8 +390,26 @@ impl Metric {
         self.higher_is_better()
             && !matches!(
                 self,
-                Self::SessionsHeld | Self::TcpThroughputHeld | Self::AbBytes | Self::AbKeepalive
+                Self::SessionsHeld
+                    | Self::TcpThroughputHeld
+                    | Self::AbBytes
+                    | Self::AbKeepalive
+                    | Self::BackToBack
+                    | Self::BufferTime
+                    | Self::TearDownRate
+                    | Self::TableCapacity
             )
+    }
+
+    /// Whether it may be 0 or less although something was measured: a loss, a time until the last one, a difference.
+    pub fn may_be_zero(self) -> bool {
+        match self {
+            Self::Own(_) => !self.higher_is_better(),
+            _ => {
+                matches!(self, Self::FrameLoss | Self::Recovery | Self::Reset | Self::Degradation)
+                    || self.name().starts_with("rfc8219_ipdv_")
+            }
+        }
     }
 
     /// Whether it is processor time in which that of sender and receiver is included.
@@ -336,7 +427,9 @@ impl Metric {
 
     /// Whether the generator's own ceiling can be found with nothing in the way.
     pub(crate) fn has_ceiling(self) -> bool {
-        self.has_limiter() && self.load() != Some(Load::Hold) && self.ceiling_factor() > 0.0
+        // The testers of RFC 8219 and RFC 9693 find their own highest rate, which a trial then names as its cap.
+        let own = matches!(self.group(), Some(Group::Rfc8219 | Group::Rfc9693));
+        self.has_limiter() && !own && self.load() != Some(Load::Hold) && self.ceiling_factor() > 0.0
     }
 }
 

@@ -38,6 +38,12 @@ pub enum Axis {
     Octets,
     /// An offered rate, in the unit of the load.
     Rate,
+    /// An offered rate, in per cent of the highest.
+    Share,
+    /// Native IPv6 in per cent of the frames; the others are translated.
+    Native,
+    /// Networks on each side that frames run between.
+    Networks,
 }
 
 impl Axis {
@@ -52,6 +58,9 @@ impl Axis {
             Self::Pairs => "pairs",
             Self::Octets => "octets",
             Self::Rate => "rate",
+            Self::Share => "share",
+            Self::Native => "native",
+            Self::Networks => "networks",
         }
     }
 
@@ -66,6 +75,9 @@ impl Axis {
             Self::Pairs => "pairs of hosts",
             Self::Octets => "octets",
             Self::Rate => "offered rate",
+            Self::Share => "offered rate, % of the highest",
+            Self::Native => "native IPv6, % of the frames",
+            Self::Networks => "networks on each side",
         }
     }
 
@@ -81,6 +93,10 @@ impl Axis {
             Self::Pairs => format!("{value} pairs"),
             Self::Octets => format!("{value} octets"),
             Self::Rate => format!("offered rate {value}"),
+            Self::Share => format!("{value} % of the highest rate"),
+            Self::Native => format!("{value} % native IPv6"),
+            Self::Networks if value == 1 => "1 network".to_owned(),
+            Self::Networks => format!("{value} networks"),
         }
     }
 }
@@ -164,7 +180,9 @@ mod tests {
         assert_eq!(all[5].label(), "2000 requests, 200 at once");
         assert_eq!(all[1].at(Axis::Connections), Some(100));
         assert_eq!(all[1].at(Axis::Flows), None);
-        for axis in [Axis::Requests, Axis::Octets, Axis::Rate] {
+        for axis in
+            [Axis::Requests, Axis::Octets, Axis::Rate, Axis::Share, Axis::Native, Axis::Networks]
+        {
             assert_eq!(serde_json::to_value(axis).unwrap(), axis.name());
         }
         assert_eq!(

@@ -146,6 +146,46 @@ pub struct Profile {
     #[serde(default = "begun")]
     #[schemars(range(min = 1))]
     pub begun: u32,
+    /// Sizes of the frames of RFC 8219, octets with the check sequence on the side where they are larger. Over IPv6 a frame has at
+    /// least 84 octets.
+    #[serde(default = "frame_sizes")]
+    #[schemars(length(min = 1), inner(range(min = 64, max = 3840)))]
+    pub frame_sizes: Vec<u64>,
+    /// Sizes of the frames of bursts, overloads and resets (RFC 8219 sections 7.5 to 7.7).
+    #[serde(default = "disturbed_sizes")]
+    #[schemars(length(min = 1), inner(range(min = 64, max = 3840)))]
+    pub disturbed_sizes: Vec<u64>,
+    /// Native IPv6 beside what is translated, in per cent of the frames (RFC 8219 section 5.3: 0, 10, 50, 90).
+    #[serde(default = "native_shares")]
+    #[schemars(length(min = 1), inner(range(max = 100)))]
+    pub native_shares: Vec<u64>,
+    /// Networks of hosts on the client's side that frames take turns over.
+    #[serde(default = "networks")]
+    #[schemars(length(min = 1), inner(range(min = 1, max = 256)))]
+    pub networks: Vec<u64>,
+    /// Offered rates of the frame loss rate, in per cent of the highest (RFC 8219 section 7.4).
+    #[serde(default = "loss_shares")]
+    #[schemars(length(min = 1), inner(range(min = 1, max = 100)))]
+    pub loss_shares: Vec<u64>,
+    /// Network flows at once, of which the throughput is held against that of one (RFC 8219 section 10).
+    #[serde(default = "overload_flows")]
+    #[schemars(length(min = 1), inner(range(min = 2, max = 256)))]
+    pub overload_flows: Vec<u64>,
+    /// Connections of the tables of RFC 9693.
+    #[serde(default = "table_connections")]
+    #[schemars(length(min = 1), inner(range(min = 1000, max = 100_000_000)))]
+    pub table_connections: Vec<u64>,
+    /// Connections that every table of RFC 9693 surely holds: where the search for its capacity begins.
+    #[serde(default = "safe_connections")]
+    #[schemars(range(min = 1000, max = 100_000_000))]
+    pub safe_connections: u64,
+    /// Which lengths and repetitions the tests of RFC 8219 and RFC 9693 have: `quick`, `standard` or `strict` (the RFCs' own).
+    #[serde(default)]
+    pub lengths: Lengths,
+    /// These lengths are multiplied by this, but for those of resets, which depend on how long a mechanism takes to start.
+    #[serde(default = "one_second")]
+    #[schemars(range(min = 0.01, max = 1.0))]
+    pub length_share: f64,
     /// Fewest blocks.
     #[schemars(range(min = 1))]
     pub blocks_min: u32,
@@ -155,6 +195,67 @@ pub struct Profile {
     /// Wall time that the blocks should fill, when `blocks_min` and `blocks_max` differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_s: Option<u64>,
+}
+
+/// Lengths and repetitions of the tests of RFC 8219 and RFC 9693.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Lengths {
+    /// A few seconds for each value.
+    #[default]
+    Quick,
+    /// Tens of seconds.
+    Standard,
+    /// Those of the RFCs.
+    Strict,
+}
+
+impl Profile {
+    /// The procedures' own profile. A deployment is one repetition; blocks are the others.
+    pub fn rfc(&self) -> fordway_procedures::profile::Profile {
+        use fordway_procedures::profile::Profile as Own;
+        let mut own = match self.lengths {
+            Lengths::Quick => Own::quick(),
+            Lengths::Standard => Own::standard(),
+            Lengths::Strict => Own::strict(),
+        };
+        let octets = |all: &[u64]| all.iter().filter_map(|it| u16::try_from(*it).ok()).collect();
+        own.sizes = octets(&self.frame_sizes);
+        own.networks = octets(&self.networks);
+        own.mixes =
+            self.native_shares.iter().map(|native| 100 - (*native).min(100) as u8).collect();
+        own.flows = self.overload_flows.iter().max().copied().unwrap_or(1) as u32;
+        own.throughput.repetitions = 1;
+        own.latency.repetitions = 1;
+        own.variation.repetitions = 1;
+        own.back_to_back.repetitions = 1;
+        own.recovery.repetitions = 1;
+        own.reset.repetitions = 1;
+        own.stateful.repetitions = 1;
+        let share = self.length_share;
+        for seconds in [
+            &mut own.waits.learning,
+            &mut own.waits.residual,
+            &mut own.waits.settle,
+            &mut own.throughput.short_s,
+            &mut own.throughput.full_s,
+            &mut own.latency.seconds,
+            &mut own.latency.tags_after_s,
+            &mut own.variation.seconds,
+            &mut own.frame_loss_rate.seconds,
+            &mut own.back_to_back.limit_s,
+            &mut own.recovery.overload_s,
+            &mut own.recovery.relief_s,
+        ] {
+            *seconds *= share;
+        }
+        for goal in &mut own.goals {
+            goal.final_s *= share;
+            goal.initial_s *= share;
+            goal.sum_s *= share;
+        }
+        own
+    }
 }
 
 fn one_second() -> f64 {
@@ -232,6 +333,38 @@ fn tcp_streams() -> Vec<u64> {
 
 fn background_octets() -> u32 {
     512
+}
+
+fn frame_sizes() -> Vec<u64> {
+    vec![64, 128, 256, 512, 768, 1024, 1280, 1518]
+}
+
+fn disturbed_sizes() -> Vec<u64> {
+    vec![64]
+}
+
+fn native_shares() -> Vec<u64> {
+    vec![0]
+}
+
+fn networks() -> Vec<u64> {
+    vec![1]
+}
+
+fn loss_shares() -> Vec<u64> {
+    (1..=10).rev().map(|ten| 10 * ten).collect()
+}
+
+fn overload_flows() -> Vec<u64> {
+    vec![4, 16, 64, 256]
+}
+
+fn safe_connections() -> u64 {
+    50_000
+}
+
+fn table_connections() -> Vec<u64> {
+    vec![100_000]
 }
 
 fn begun() -> u32 {

@@ -238,6 +238,11 @@ pub(crate) enum Tester {
         #[arg(long)]
         echo: bool,
     },
+    /// Send paced frames through a gateway and follow each of them; orders come from standard input, one JSON object a line
+    Trials {
+        #[command(flatten)]
+        stand: crate::load::tester::Stand,
+    },
     /// Ask a DNS64 server; orders come from standard input, one JSON object a line
     DnsClient {
         /// Address and port of the server

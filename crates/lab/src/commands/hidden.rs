@@ -147,6 +147,10 @@ pub(super) fn tester(tester: Tester) -> Result<u8> {
                 .map_err(LabError::file("flows"))?;
             Ok(EXIT_DONE)
         }
+        Tester::Trials { stand } => {
+            stand.serve(link_address, std::io::stdin().lock(), std::io::stdout())?;
+            Ok(EXIT_DONE)
+        }
         Tester::DnsClient { target, prefix, sockets } => {
             dns::client::Client::open(target, sockets, prefix_of(prefix))
                 .and_then(|mut client| {

@@ -63,7 +63,8 @@ impl Dialogue {
         self.answer(patience, false)
     }
 
-    fn tell(&mut self, order: &str) -> Result<()> {
+    /// Gives an order, whose answer [`Dialogue::answer`] waits for.
+    pub(crate) fn tell(&mut self, order: &str) -> Result<()> {
         let told = self.orders.as_ref().map(|orders| write_line(orders, order));
         // When the child has gone, what it said about it is worth more than "broken pipe".
         told.and_then(std::io::Result::ok).ok_or_else(|| self.gone())

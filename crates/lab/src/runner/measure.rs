@@ -1,7 +1,9 @@
 //! Everything that is measured on one deployment.
 
+use std::collections::BTreeSet;
+
 use fordway_data::plan::Deployment;
-use fordway_data::spec::{Kind, Load, MechanismSpec, Metric, Point};
+use fordway_data::spec::{Family, Kind, Load, MechanismSpec, Metric, Point};
 use fordway_data::trial::{Trial, hash};
 
 use super::{Guard, Live, Runner, absorb};
@@ -10,8 +12,12 @@ use crate::error::{LabError, Result};
 use crate::mechanism::{Context, Mechanism, Room};
 use crate::probe::gate;
 use crate::process;
+use crate::progress::Progress;
+use crate::topology::{Network, Shape};
 use crate::trials::{self, Lack, Measured, Values};
 
+/// The frames of tests that are about no size: the smallest.
+const SMALLEST: u64 = 64;
 /// What needs the processor's counters.
 const CYCLES: [Metric; 2] = [Metric::CyclesPerPacketUp, Metric::CyclesPerPacketDown];
 
@@ -37,6 +43,8 @@ impl Runner {
             in_kernel: arm.is_some_and(|a| a.engine.as_deref() == Some("kernel")),
             kind: arm.map(|a| a.kind),
             threads: arm.and_then(|a| a.threads),
+            highest: &self.highest,
+            rfc: &self.rfc,
             authority: live.authority.as_ref(),
         }
     }
@@ -55,9 +63,20 @@ impl Runner {
         let mut values = Values::new();
         let outcome = trials::run(load, at, point, seconds, &mut first, &mut values);
         absorb(outcome, &mut first)?;
+        Ok(self.of_load((load, point), wanted, &first, &values))
+    }
+
+    /// A trial of each wanted metric of a load, from what it yielded.
+    fn of_load(
+        &self,
+        (load, point): (Load, Option<&Point>),
+        wanted: &[Metric],
+        first: &Trial,
+        values: &Values,
+    ) -> Vec<Trial> {
         let mut finished: Vec<Trial> = Vec::new();
         for metric in wanted.iter().copied().filter(|m| m.load() == Some(load)) {
-            let mut trial = if finished.is_empty() { first.clone() } else { lean(&first) };
+            let mut trial = if finished.is_empty() { first.clone() } else { lean(first) };
             trial.metric = metric;
             trial.unit = metric.unit().into();
             trial.direction = metric.direction().into();
@@ -71,7 +90,72 @@ impl Runner {
             }
             finished.push(trial);
         }
+        finished
+    }
+
+    /// The loads that start the mechanism anew.
+    pub(super) fn tests_of_tables(
+        &mut self,
+        guard: &Guard,
+        d: &Deployment,
+        arm: &MechanismSpec,
+        metrics: &[Metric],
+    ) -> Result<Vec<Trial>> {
+        let mut finished = Vec::new();
+        let own: Vec<Metric> =
+            metrics.iter().copied().filter(|m| m.load().is_some_and(super::renews)).collect();
+        for (place, (load, point)) in (1..).zip(self.in_order(d, &own)) {
+            let point = point.as_ref();
+            let missing = |m: &&Metric| m.load() == Some(load) && !self.is_done(d, **m, point);
+            let wanted: Vec<Metric> = own.iter().filter(missing).copied().collect();
+            let Some(metric) = wanted.first() else { continue };
+            let blank = self.blank(d, Some(arm), *metric);
+            let mut first = Trial { place, point: point.cloned(), ..blank };
+            let mut values = Values::new();
+            let outcome = self.renewed(guard, arm, (load, point), &wanted, &mut first, &mut values);
+            absorb(outcome, &mut first)?;
+            finished.extend(self.of_load((load, point), &wanted, &first, &values));
+        }
         Ok(finished)
+    }
+
+    /// Finds the highest rate of frames of the sizes that these metrics need, as far as it is not known: sender and receiver
+    /// joined by one veth, nothing in between.
+    pub(super) fn find_highest(
+        &mut self,
+        guard: &Guard,
+        metrics: &[Metric],
+        bar: &mut Progress,
+    ) -> Result<()> {
+        let profile = self.profile();
+        let of = |load: Load| match load {
+            Load::Forwarding | Load::FrameLoss => profile.frame_sizes.clone(),
+            Load::Disturbance | Load::Reset => profile.disturbed_sizes.clone(),
+            Load::Overload | Load::Connections | Load::Capacity => vec![SMALLEST],
+            _ => Vec::new(),
+        };
+        let sizes: BTreeSet<u64> = super::loads(metrics).into_iter().flat_map(of).collect();
+        let sizes = sizes.into_iter().filter(|size| !self.highest.contains_key(size));
+        let sizes: Vec<u64> = sizes.collect();
+        if sizes.is_empty() {
+            return Ok(());
+        }
+        bar.begin(&format!("the tester alone: highest rate of frames of {sizes:?} octets"));
+        let name = self.next_name(guard);
+        let shape = Shape::calibration(Family::V6, self.run.offloads);
+        let network = Network::build(&self.backend, &name, shape, None)?;
+        let live = Live::new(network, self.raw.join(format!("{name}probe.log")), name);
+        if !gate::wait_ready(&self.backend, &live.network, super::deploy::READY, || false)? {
+            let why = "two namespaces joined by a veth do not reach each other".into();
+            return Err(LabError::NotReady { mechanism: "the tester alone".into(), why });
+        }
+        let found = {
+            let at = self.measured(&live, None, None);
+            let of = |size: &u64| Ok((*size, trials::benchmark::highest(&at, *size)?));
+            sizes.iter().map(of).collect::<Result<Vec<_>>>()?
+        };
+        self.highest.extend(found);
+        Ok(())
     }
 
     pub(super) fn measure(

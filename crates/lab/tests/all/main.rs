@@ -1,5 +1,6 @@
 //! The lab's tests of whole commands and runs, by its own program.
 
+mod benchmarks;
 mod commands;
 mod common;
 mod experiments;

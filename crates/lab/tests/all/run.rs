@@ -380,6 +380,8 @@ fn read_commands_print_json() {
         "nat64",
         "pairs",
         "imix",
+        "rfc8219",
+        "rfc9693",
         "small-packets",
         "tables",
         "tcp-load",

@@ -105,16 +105,17 @@ fn lines(
 fn paint(plot: &Area<'_>, lines: &[Line], axis: Axis, what: &str, log: bool) -> Drawn<()> {
     let every = || lines.iter().flat_map(|l| l.dots.iter().chain(&l.medians)).copied();
     let most = every().map(|p| p.1).fold(0.0, f64::max).max(1e-9);
-    let least = every().map(|p| p.1).filter(|v| *v > 0.0).fold(f64::MAX, f64::min);
+    let least = every().map(|p| p.1).fold(f64::MAX, f64::min);
     let (first, last) = every().fold((f64::MAX, 0.0f64), |(a, b), p| (a.min(p.0), b.max(p.0)));
     let side = 0.03 * (last - first);
     let x = (first - side)..(last + side);
-    if log && least < f64::MAX {
+    if log && least > 0.0 && least < f64::MAX {
         let (lo, hi) = log_range(least, most);
         let y = (lo..hi).log_scale().with_key_points(log_marks(lo, hi));
         axes(plot, lines, x, y, axis, &format!("{what}, logarithmic"))
     } else {
-        axes(plot, lines, x, 0.0..1.1 * most, axis, what)
+        // A difference may be less than 0.
+        axes(plot, lines, x, 1.1 * least.min(0.0)..1.1 * most, axis, what)
     }
 }
 

@@ -1,0 +1,240 @@
+//! Paced, tagged frames through a device under test, and what became of each of them (see `fordway_tester`): the trials of
+//! RFC 8219 and RFC 9693.
+
+use std::io::{BufRead, Write};
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::frames::mac;
+use crate::backend::{Backend, must};
+use crate::error::{LabError, Result};
+use crate::process::{Dialogue, own_program};
+use crate::topology::Network;
+use fordway_data::addresses::{FLOWS_V4, FLOWS_V6, SERVER_V6, SIIT_POOL6};
+use fordway_data::spec::Kind;
+use fordway_tester::{Addresses, End, Flow, Outcome, Pace, Pairs, Setup, Tester, Trial};
+
+/// How long the tester may take to come up.
+const READY: Duration = Duration::from_secs(15);
+/// What a trial may take beyond its own time.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Frames per second at which a burst leaves at least.
+const SLOWEST_BURST: f64 = 10_000.0;
+/// Bits behind those that count networks: IPv4 networks of length 24, IPv6 networks of length 64.
+const SHIFTS: [u8; 2] = [8, 64];
+/// The same address in every network.
+const ONE: u8 = 128;
+
+/// The devices that a tester stands at.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Stand {
+    /// The client's device
+    #[arg(long)]
+    device: String,
+    /// Its link address, in hexadecimal
+    #[arg(long)]
+    own: String,
+    /// Its next hop's link address, in hexadecimal
+    #[arg(long)]
+    next: String,
+    /// File that names the server's network namespace
+    #[arg(long)]
+    far: PathBuf,
+    /// The server's device
+    #[arg(long)]
+    far_device: String,
+    /// Its link address, in hexadecimal
+    #[arg(long)]
+    far_own: String,
+    /// Its next hop's link address, in hexadecimal
+    #[arg(long)]
+    far_next: String,
+    /// Octets of the largest frame
+    #[arg(long)]
+    largest: u16,
+}
+
+impl Stand {
+    /// Opens the tester, which stays at the devices for as long as there may be trials: one JSON object a line, which is
+    /// answered with the outcome.
+    pub(crate) fn serve(
+        self,
+        address: impl Fn(&str) -> Result<[u8; 6]>,
+        orders: impl BufRead,
+        mut answers: impl Write,
+    ) -> Result<()> {
+        let client = End {
+            device: self.device,
+            namespace: None,
+            own: address(&self.own)?,
+            next: address(&self.next)?,
+            queues: 1,
+        };
+        let server = End {
+            device: self.far_device,
+            namespace: Some(self.far),
+            own: address(&self.far_own)?,
+            next: address(&self.far_next)?,
+            queues: 1,
+        };
+        let setup = Setup { largest_frame: self.largest, ..Setup::new(client, server) };
+        let failed = |error: fordway_tester::Error| LabError::Usage(error.to_string());
+        let mut tester = Tester::open(setup).map_err(failed)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = |error| LabError::file("tester")(error);
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+            signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(told)?;
+        }
+        let mut say = |line: &str| -> Result<()> {
+            writeln!(answers, "{line}").and_then(|()| answers.flush()).map_err(told)
+        };
+        say("ready")?;
+        for line in orders.lines() {
+            let line = line.map_err(told)?;
+            let usage = |error: serde_json::Error| LabError::Usage(error.to_string());
+            let trial: Trial = serde_json::from_str(&line).map_err(usage)?;
+            let outcome = tester.run(&trial, &stop).map_err(failed)?;
+            let answer = serde_json::to_string(&outcome).map_err(usage)?;
+            say(&answer)?;
+        }
+        Ok(())
+    }
+}
+
+/// A tester at both ends of a network.
+pub(crate) struct Generator {
+    dialogue: Dialogue,
+    /// Addresses of the frames that the mechanism translates.
+    pub(crate) translated: Pairs,
+    /// Addresses of native IPv6 frames beside them.
+    pub(crate) native: Option<Pairs>,
+    /// Every order and its answer as they were.
+    pub(crate) said: String,
+}
+
+impl Generator {
+    /// Puts it at the client's and the server's device, for frames of up to so many octets. Neighbours on the way must be
+    /// known already.
+    pub(crate) fn open(backend: &dyn Backend, network: &Network, largest: u16) -> Result<Self> {
+        network.receive_offload_on(backend)?;
+        let hex = |octets: [u8; 6]| octets.map(|octet| format!("{octet:02x}")).concat();
+        let link = |place, device| mac(backend, place, device).map(hex);
+        let (own, far_own) = (link(&network.client, "uplink")?, link(&network.server, "uplink")?);
+        let (next, far_next) = match &network.host {
+            Some(host) => (link(host, "to-client")?, link(host, "to-iperf")?),
+            None => (far_own.clone(), own.clone()),
+        };
+        let far = backend.namespace(&network.server).display().to_string();
+        let (program, largest) = (own_program()?, largest.to_string());
+        let argv = [&program, "tester", "trials", "--device", "uplink", "--far-device", "uplink"];
+        let values = [
+            ("--own", own),
+            ("--next", next),
+            ("--far", far),
+            ("--far-own", far_own),
+            ("--far-next", far_next),
+            ("--largest", largest),
+        ];
+        let values = values.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
+        let argv: Vec<String> = argv.into_iter().map(str::to_owned).chain(values).collect();
+        let dialogue = backend.talk(&network.client, &argv, READY)?;
+        if let Some(host) = network.host.as_ref().filter(|_| beside(network)) {
+            // The server of a stateful translator has no IPv6 address, and needs none for frames that the tester takes.
+            let route =
+                ["ip", "-6", "route", "replace", "2001:db8:5::/64", "via", "fe80::2", "dev"];
+            must(backend, host, &[&route[..], &["to-iperf"]].concat())?;
+        }
+        let (translated, native) = (pairs(network)?, native(network)?);
+        Ok(Self { dialogue, translated, native, said: String::new() })
+    }
+
+    /// Runs a trial.
+    pub(crate) fn run(&mut self, trial: &Trial) -> Result<Outcome> {
+        self.run_beside(trial, || Ok(()))
+    }
+
+    /// Runs a trial, and does something else meanwhile.
+    pub(crate) fn run_beside(
+        &mut self,
+        trial: &Trial,
+        meanwhile: impl FnOnce() -> Result<()>,
+    ) -> Result<Outcome> {
+        let text =
+            serde_json::to_string(trial).map_err(|error| LabError::Usage(error.to_string()))?;
+        self.dialogue.tell(&text)?;
+        let beside = meanwhile();
+        let patience = Duration::try_from_secs_f64(seconds(trial))
+            .map_err(|error| LabError::Usage(error.to_string()))?;
+        let answer = self.dialogue.answer(patience + PATIENCE, true)?;
+        self.said.push_str(&format!("{text}\n{answer}\n"));
+        beside?;
+        super::read_json(&answer)
+    }
+
+    /// The command line.
+    pub(crate) fn argv(&self) -> &[String] {
+        self.dialogue.argv()
+    }
+}
+
+/// How long a trial sends, settles and waits, s.
+fn seconds(trial: &Trial) -> f64 {
+    let of = |pace: &Pace| match pace {
+        Pace::Silent => 0.0,
+        Pace::Steps(steps) => steps.iter().map(|step| step.seconds).sum(),
+        Pace::Burst(frames) => *frames as f64 / SLOWEST_BURST,
+    };
+    trial.settle_s + of(&trial.forward).max(of(&trial.reverse)) + trial.timeout_s
+}
+
+/// Whether native IPv6 can pass beside what is translated.
+fn beside(network: &Network) -> bool {
+    network.host.is_some() && matches!(network.kind, Kind::Siit | Kind::Nat64)
+}
+
+/// One address for all networks.
+fn one(address: IpAddr) -> Addresses {
+    Addresses { first: address, shift: ONE }
+}
+
+/// The hosts behind the client: one in each of its networks.
+fn hosts(v4: bool) -> Addresses {
+    match v4 {
+        true => Addresses { first: FLOWS_V4.into(), shift: SHIFTS[0] },
+        false => Addresses { first: FLOWS_V6.into(), shift: SHIFTS[1] },
+    }
+}
+
+/// Addresses of the frames that a mechanism translates, each way as they are sent.
+fn pairs(network: &Network) -> Result<Pairs> {
+    let forward = Flow { source: hosts(network.target.is_ipv4()), target: one(network.target) };
+    let source = one(network.server_address);
+    let target = match network.kind {
+        // A stateless gateway shows IPv4 hosts in its prefix (RFC 6052 section 2.2).
+        Kind::Siit => {
+            let prefix: Ipv6Addr = SIIT_POOL6
+                .trim_end_matches("/96")
+                .parse()
+                .map_err(|_| LabError::Usage(format!("{SIIT_POOL6} is no prefix")))?;
+            let shown = prefix.to_bits() | u128::from(FLOWS_V4.to_bits());
+            Addresses { first: Ipv6Addr::from_bits(shown).into(), shift: SHIFTS[0] }
+        }
+        // What a stateful one shows is learned.
+        Kind::Native => hosts(network.server_address.is_ipv4()),
+        _ => one(network.seen_address),
+    };
+    Ok(Pairs { forward, reverse: Flow { source, target } })
+}
+
+/// Addresses of native IPv6 frames, where both links have IPv6.
+fn native(network: &Network) -> Result<Option<Pairs>> {
+    let server: Ipv6Addr =
+        SERVER_V6.parse().map_err(|_| LabError::Usage(format!("{SERVER_V6} is no address")))?;
+    let (server, hosts) = (one(server.into()), hosts(false));
+    let forward = Flow { source: hosts, target: server };
+    let reverse = Flow { source: server, target: hosts };
+    Ok(beside(network).then_some(Pairs { forward, reverse }))
+}

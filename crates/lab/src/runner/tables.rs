@@ -1,0 +1,360 @@
+//! The tests that take a mechanism down and start it again: those of RFC 9693, whose tables are emptied between steps, and the
+//! reset of RFC 8219 section 7.7.
+
+use std::time::{Duration, Instant};
+
+use fordway_data::spec::{Axis, Load, MechanismSpec, Metric, Point};
+use fordway_data::trial::{Lack, Trial};
+use fordway_procedures::frame::Frame;
+use fordway_procedures::latency::{Definition, latency};
+use fordway_procedures::reset::reset;
+use fordway_procedures::session::{OFFERED, Session};
+use fordway_procedures::stateful::{
+    Filling, Phase, StatefulTester, Tuples, capacity, establishment, over_filled_table, tear_down,
+};
+use fordway_procedures::tester::{Order, Outcome, Tester};
+use fordway_procedures::throughput::throughput;
+use fordway_procedures::traffic::{
+    DESTINATION_PORTS, Limit, Maximum, Point as Setup, SOURCE_PORTS, Traffic,
+};
+use fordway_tester::{Counts, Enumeration, Pace, Side};
+
+use super::deploy::Live;
+use super::{FEW_SESSIONS, Guard, Runner};
+use crate::backend::must;
+use crate::error::{LabError, Result};
+use crate::host::now;
+use crate::load::tester::Generator;
+use crate::mechanism::Room;
+use crate::process::interrupted;
+use crate::trials::Values;
+use crate::trials::benchmark::{
+    blank, counted, ended, lack, late, ordered, remark, technology, wait,
+};
+
+/// The frames of RFC 9693: the smallest.
+const SMALLEST: u64 = 64;
+/// Seed of the order of connections.
+const SEED: u64 = 9693;
+/// The capacity of a table is looked for up to so many times what it surely holds.
+const MOST: u64 = 16;
+/// µs in a ms.
+const US: f64 = 1e3;
+
+/// A mechanism that is started anew, with a tester at it.
+struct Renewed<'a> {
+    runner: &'a mut Runner,
+    guard: &'a Guard,
+    arm: &'a MechanismSpec,
+    room: Room,
+    /// The deployment, with the tester at its ends; the tester goes first.
+    now: Option<(Generator, Live)>,
+    /// Seconds that a connection has to live without traffic.
+    timeout_s: f64,
+    tuples: fordway_tester::Tuples,
+    seed: u64,
+    said: String,
+    remarks: Vec<String>,
+}
+
+impl Renewed<'_> {
+    /// Takes the deployment down.
+    fn end(&mut self) {
+        if let Some((generator, live)) = self.now.take() {
+            self.said.push_str(&generator.said);
+            drop((generator, live));
+        }
+    }
+
+    /// A deployment whose table is empty, with the tester at it.
+    fn renew(&mut self) -> Result<&mut (Generator, Live)> {
+        self.end();
+        let live = self.runner.deploy(self.guard, self.arm, self.room)?;
+        let host = live.network.host.as_ref();
+        if let Some(host) = host.filter(|_| self.arm.implementation == "nftables") {
+            let seconds = self.timeout_s.ceil().max(30.0);
+            let timeouts = ["", "_stream"]
+                .map(|kind| format!("net.netfilter.nf_conntrack_udp_timeout{kind}={seconds}"));
+            let argv = ["sysctl", "-qw", &timeouts[0], &timeouts[1]];
+            must(&self.runner.backend, host, &argv)?;
+        }
+        let largest = self.runner.profile().frame_sizes.iter().max().copied().unwrap_or(SMALLEST);
+        let largest = u16::try_from(largest).map_err(|error| LabError::Usage(error.to_string()))?;
+        let generator = Generator::open(&self.runner.backend, &live.network, largest)?;
+        Ok(self.now.insert((generator, live)))
+    }
+
+    fn running(&mut self) -> Result<&mut (Generator, Live)> {
+        match self.now {
+            Some(_) => self.now.as_mut().ok_or(LabError::Interrupted),
+            None => self.renew(),
+        }
+    }
+
+    /// Whether the mechanism's process has ended.
+    fn is_gone(&mut self) -> bool {
+        self.now.as_mut().is_some_and(|(_, live)| live.deployed.gone())
+    }
+
+    /// What a phase came to in which one side sent.
+    fn phase(&mut self, side: &Side, outcome: &fordway_tester::Outcome) -> Phase {
+        remark(outcome, &mut self.remarks);
+        if self.is_gone() {
+            return Phase::Collapsed;
+        }
+        let Counts { sent, received, .. } = side.translated;
+        // A rate that the tester did not keep was not passed.
+        let offered = sent.saturating_sub(late(side)) as f64 >= OFFERED * sent as f64;
+        let received = if offered { received } else { received.min(sent.saturating_sub(1)) };
+        Phase::Counted { sent, received }
+    }
+}
+
+impl Tester for Renewed<'_> {
+    type Error = LabError;
+
+    fn run(&mut self, order: &Order) -> Result<Outcome> {
+        let (tuples, seed) = (self.tuples, self.seed);
+        let (runner_room, at_s) = (self.room, order.reset);
+        let (generator, live) = self.running()?;
+        let size = order.traffic.frame.initiator;
+        let blank = blank(&live.network, generator.translated, size, tuples);
+        let blank = fordway_tester::Trial { seed, ..blank };
+        let trial = ordered(order, &blank, generator.native)?;
+        let outcome = match at_s {
+            None => generator.run(&trial)?,
+            Some(at_s) => {
+                // Taken out for the time in which the mechanism is another's.
+                let (mut generator, mut live) = self.now.take().ok_or(LabError::Interrupted)?;
+                let lead = trial.settle_s + at_s;
+                let (runner, arm) = (&*self.runner, self.arm);
+                let outcome = generator.run_beside(&trial, || {
+                    wait(lead)?;
+                    live.deployed = Default::default();
+                    runner.start(&mut live, arm, runner_room)
+                });
+                self.now = Some((generator, live));
+                outcome?
+            }
+        };
+        if interrupted() {
+            return Err(LabError::Interrupted);
+        }
+        remark(&outcome, &mut self.remarks);
+        wait(order.waits.settle)?;
+        Ok(counted(order, &outcome))
+    }
+
+    fn restore(&mut self) -> Result<()> {
+        self.renew().map(drop)
+    }
+}
+
+impl StatefulTester for Renewed<'_> {
+    fn empty_table(&mut self) -> Result<()> {
+        self.renew().map(drop)
+    }
+
+    fn require_timeout(&mut self, seconds: f64) -> Result<()> {
+        self.timeout_s = seconds;
+        Ok(())
+    }
+
+    fn fill(&mut self, order: &Filling) -> Result<Phase> {
+        let connections = u32::try_from(order.connections)
+            .map_err(|_| LabError::Usage("at most 2^32 connections".into()))?;
+        let ports = |first: u16, count: u32| (first, count.min(u32::from(u16::MAX)) as u16);
+        let tuples = fordway_tester::Tuples::Enumerated(Enumeration {
+            flows: connections,
+            source_ports: ports(SOURCE_PORTS.0, order.tuples.source_ports),
+            target_ports: ports(DESTINATION_PORTS.0, order.tuples.destination_ports),
+        });
+        (self.tuples, self.seed) = (tuples, order.seed);
+        let seconds = order.connections as f64 / order.rate;
+        let timeout_s = self.runner.rfc.waits.residual;
+        let (generator, live) = self.running()?;
+        let blank = blank(&live.network, generator.translated, order.size, tuples);
+        let forward = Pace::steady(order.rate, seconds);
+        let seed = order.seed;
+        let trial = fordway_tester::Trial { forward, seed, timeout_s, ..blank };
+        let outcome = generator.run(&trial)?;
+        Ok(self.phase(&outcome.forward, &outcome))
+    }
+
+    fn validate(&mut self, rate: f64) -> Result<Phase> {
+        let (tuples, seed, timeout_s) = (self.tuples, self.seed, self.runner.rfc.waits.residual);
+        let fordway_tester::Tuples::Enumerated(Enumeration { flows, .. }) = tuples else {
+            return Err(LabError::Usage("no table was filled".into()));
+        };
+        let size = self.runner.rfc.stateful.size;
+        let (generator, live) = self.running()?;
+        let blank = blank(&live.network, generator.translated, size, tuples);
+        let reverse = Pace::steady(rate, f64::from(flows) / rate);
+        let trial = fordway_tester::Trial { reverse, seed, timeout_s, ..blank };
+        let outcome = generator.run(&trial)?;
+        Ok(self.phase(&outcome.reverse, &outcome))
+    }
+
+    fn delete_all(&mut self) -> Result<f64> {
+        let nftables = self.arm.implementation == "nftables";
+        let (generator, mut live) = self.now.take().ok_or(LabError::Interrupted)?;
+        self.said.push_str(&generator.said);
+        drop(generator);
+        let begun = Instant::now();
+        match (&live.network.host, &mut live.deployed.daemon) {
+            (Some(host), None) if nftables => {
+                must(&self.runner.backend, host, &["conntrack", "-F"])?;
+            }
+            (_, Some(daemon)) => daemon.stop(),
+            _ => return Err(LabError::Usage("it has no process that could end".into())),
+        }
+        Ok(begun.elapsed().as_secs_f64().max(Duration::from_nanos(1).as_secs_f64()))
+    }
+
+    fn set_processors(&mut self, _count: u32) -> Result<()> {
+        Err(LabError::Usage("processors are chosen with --pin, for a whole run".into()))
+    }
+}
+
+impl Runner {
+    /// Runs a load that starts the mechanism anew, at a point where it has some.
+    pub(super) fn renewed(
+        &mut self,
+        guard: &Guard,
+        arm: &MechanismSpec,
+        (load, point): (Load, Option<&Point>),
+        metrics: &[Metric],
+        trial: &mut Trial,
+        values: &mut Values,
+    ) -> Result<()> {
+        let connections = match load {
+            Load::Connections => point.and_then(|point| point.at(Axis::Connections)).unwrap_or(0),
+            _ => self.profile().safe_connections,
+        };
+        let sessions =
+            u32::try_from(2 * connections).map_err(|error| LabError::Usage(error.to_string()))?;
+        let room = match load {
+            Load::Reset => FEW_SESSIONS,
+            // Addresses and ports of earlier steps are gone with their deployments.
+            _ => sessions + FEW_SESSIONS,
+        };
+        let size = match load {
+            Load::Reset => point.and_then(|point| point.at(Axis::Octets)).unwrap_or(SMALLEST),
+            _ => SMALLEST,
+        };
+        let missing = || LabError::Usage(format!("no highest rate of frames of {size} octets"));
+        let highest = self.highest.get(&size).copied().ok_or_else(missing)?;
+        trial.started = now();
+        trial.exit_status = Some(0);
+        let profile = self.rfc.clone();
+        let mut renewed = Renewed {
+            runner: self,
+            guard,
+            arm,
+            room: Room::of(room),
+            now: None,
+            timeout_s: 0.0,
+            tuples: fordway_tester::Tuples::Random,
+            seed: SEED,
+            said: String::new(),
+            remarks: Vec::new(),
+        };
+        let cancelled = || interrupted();
+        let mut session = Session::new(&mut renewed, profile.waits, &cancelled);
+        let frame = Frame::of(technology(Some(arm.kind)), size as u16);
+        let maximum = Maximum { rate: highest, limit: Limit::Calibrated };
+        let setup = Setup { traffic: Traffic::of(frame), maximum };
+        let p = &profile.stateful;
+        let result = match load {
+            Load::Reset => (|| {
+                let rate = throughput(&mut session, &setup, &profile.throughput)?.rate.median;
+                if rate > 0.0 {
+                    let found = reset(&mut session, &setup.traffic, rate, &profile.reset)?;
+                    let worst = found.directions.iter().map(|one| one.reset_ms.average);
+                    let back = found.directions.iter().all(|one| one.not_recovered == 0);
+                    let why = "it did not forward again in time";
+                    let value = worst.reduce(f64::max).filter(|_| back);
+                    values.insert(Metric::Reset, value.ok_or_else(|| Lack::Failed(why.into())));
+                }
+                Ok(())
+            })(),
+            Load::Connections => (|| {
+                let none = fordway_procedures::Ended::Precondition("ports do not suffice");
+                let tuples = Tuples::at_least(connections).ok_or(none)?;
+                trial.cap = Some(highest / 1e3);
+                let found = establishment(&mut session, tuples, highest as u64, p, SEED)?;
+                let rate = found.rate.median;
+                values.insert(Metric::EstablishmentRate, Ok(rate / 1e3));
+                if rate <= 0.0 {
+                    return Ok(());
+                }
+                let connections = tuples.count();
+                let rate = p.fill * rate;
+                let filling = Filling { tuples, connections, seed: SEED, rate, size: p.size };
+                let wanted = |metric| metrics.contains(&metric);
+                if wanted(Metric::StatefulThroughput) || wanted(Metric::StatefulTypicalLatency) {
+                    let found = over_filled_table(&mut session, &filling, p.gap_s, |session| {
+                        let found = throughput(session, &setup, &profile.throughput)?;
+                        let rate = found.rate.median;
+                        let times = (rate > 0.0).then(|| {
+                            let definition = Definition::StoreAndForward;
+                            latency(session, &setup.traffic, rate, definition, &profile.latency)
+                        });
+                        Ok((rate, times.transpose()?))
+                    });
+                    let metrics = [
+                        Metric::StatefulThroughput,
+                        Metric::StatefulTypicalLatency,
+                        Metric::StatefulWorstLatency,
+                    ];
+                    match found {
+                        Ok((rate, times)) => {
+                            let directions = times.iter().flat_map(|it| &it.directions);
+                            // Of two directions the worse one.
+                            let typical = directions.clone().map(|one| US * one.typical_ms.median);
+                            let worst = directions.map(|one| US * one.worst_case_ms.median);
+                            let all = [
+                                Some(rate / 1e3),
+                                typical.reduce(f64::max),
+                                worst.reduce(f64::max),
+                            ];
+                            let all = metrics.into_iter().zip(all);
+                            values.extend(
+                                all.filter_map(|(metric, value)| Some((metric, Ok(value?)))),
+                            );
+                        }
+                        Err(why) => {
+                            let why = lack(why)?;
+                            values.extend(metrics.map(|metric| (metric, Err(why.clone()))));
+                        }
+                    }
+                }
+                if wanted(Metric::TearDownRate) {
+                    let found = tear_down(&mut session, &filling, p.gap_s, 1);
+                    let value = match found {
+                        Ok(found) => Ok(found.rate.median / 1e3),
+                        Err(why) => Err(lack(why)?),
+                    };
+                    values.insert(Metric::TearDownRate, value);
+                }
+                Ok(())
+            })(),
+            _ => {
+                let (safe, most) = (connections, MOST * connections);
+                let found = capacity(&mut session, safe, most, highest as u64, p, SEED);
+                found.map(|found| {
+                    if found.beyond.is_none() {
+                        trial.flags.push(format!("not looked for beyond {most} connections"));
+                    }
+                    values.insert(Metric::TableCapacity, Ok(found.capacity as f64 / 1e3));
+                })
+            }
+        };
+        renewed.end();
+        let said = std::mem::take(&mut renewed.said);
+        trial.flags.append(&mut renewed.remarks);
+        let name = format!("{}-{}.jsonl", arm.name, format!("{load:?}").to_lowercase());
+        fordway_data::files::write_file(&self.raw.join(name), said.as_bytes())?;
+        result.map_err(ended)
+    }
+}

@@ -1,0 +1,294 @@
+//! The tester of RFC 8219 and RFC 9693 at a deployment: what the procedures order, as trials of `fordway_tester`.
+
+use std::time::Duration;
+
+use fordway_data::spec::Kind;
+use fordway_procedures::distribution::Distribution;
+use fordway_procedures::error::Ended;
+use fordway_procedures::frame::{Frame, LEAST_V6, Technology};
+use fordway_procedures::search::Search;
+use fordway_procedures::session::Session;
+use fordway_procedures::tester::{Load, Losses, Order, Outcome, Record, Stream, Tester};
+use fordway_procedures::traffic::{Direction, Start, Traffic};
+use fordway_tester::{Counts, Enumeration, Pace, Pairs, Side, Step, Trial, Tuples};
+
+use super::{Lack, Measured};
+use crate::error::{LabError, Result};
+use crate::load::tester::Generator;
+use crate::process::{interrupted, poll};
+use crate::topology::Network;
+
+/// A frame that leaves so many seconds after its time was not offered at the rate.
+const LATENESS_S: f64 = 0.005;
+/// Frames that the tester puts on a device together.
+const BATCH: u32 = 32;
+/// Octets that a trial may take for what it knows of frames.
+const MEMORY: u64 = 4 << 30;
+/// Ports of the connections of a stateful mechanism in trials that are not about its table (RFC 9693 section 4.1).
+const SOURCE_PORTS: (u16, u16) = (10_000, 40_000);
+const TARGET_PORTS: (u16, u16) = (80, 1000);
+/// So many connections.
+const CONNECTIONS: u32 = 10_000;
+/// Connections per second at which they are opened: fewer than any gateway here bears.
+const OPENED_PER_S: f64 = 20_000.0;
+/// Frames of the burst by which the highest rate is estimated.
+const BURST: u64 = 50_000;
+/// The tester's own highest rate is looked for from this share of a burst's on, to this precision.
+const LEAST: f64 = 0.05;
+const PRECISION: f64 = 0.05;
+
+/// The tester at a deployment.
+pub(super) struct Bench<'a> {
+    at: &'a Measured<'a>,
+    pub(super) generator: Generator,
+    /// The connections of a stateful mechanism, once they are open; `None`: it keeps none.
+    tuples: Option<Enumeration>,
+    is_filled: bool,
+    seed: u64,
+    /// What is worth knowing of the trials so far.
+    pub(super) remarks: Vec<String>,
+}
+
+impl<'a> Bench<'a> {
+    /// Puts it there, for frames of up to so many octets.
+    pub(super) fn open(at: &'a Measured<'a>, largest: u16) -> Result<Self> {
+        let generator = Generator::open(at.backend, at.network, largest.max(LEAST_V6))?;
+        let tuples = is_stateful(at.kind).then_some(Enumeration {
+            flows: CONNECTIONS,
+            source_ports: SOURCE_PORTS,
+            target_ports: TARGET_PORTS,
+        });
+        Ok(Self { at, generator, tuples, is_filled: false, seed: 1, remarks: Vec::new() })
+    }
+
+    /// A trial without any frame yet.
+    fn blank(&self, frame: &Frame) -> Trial {
+        let tuples = self.tuples.map_or(Tuples::Random, Tuples::Enumerated);
+        let (network, translated) = (self.at.network, self.generator.translated);
+        Trial { seed: self.seed, ..blank(network, translated, frame.initiator, tuples) }
+    }
+
+    /// Opens the connections of a stateful mechanism (RFC 9693 section 4.2), once.
+    fn fill(&mut self, frame: &Frame) -> Result<()> {
+        let Some(tuples) = self.tuples.filter(|_| !self.is_filled) else { return Ok(()) };
+        let seconds = f64::from(tuples.flows) / OPENED_PER_S;
+        let trial = Trial { forward: Pace::steady(OPENED_PER_S, seconds), ..self.blank(frame) };
+        let outcome = self.generator.run(&trial)?;
+        if outcome.noted < u64::from(tuples.flows) {
+            let (noted, wanted) = (outcome.noted, tuples.flows);
+            return Err(LabError::Failed(format!("{noted} of {wanted} connections were opened")));
+        }
+        self.is_filled = true;
+        Ok(())
+    }
+}
+
+/// The frames of an order in place of those of `blank`; `native`: addresses of those that are not translated.
+pub(crate) fn ordered(order: &Order, blank: &Trial, native: Option<Pairs>) -> Result<Trial> {
+    let Order { traffic, load, record, waits, .. } = order;
+    let pace = || match *load {
+        Load::Constant { rate, seconds } => Pace::steady(rate, seconds),
+        Load::Step { first, seconds, then, rest } => {
+            Pace::Steps(vec![Step { rate: first, seconds }, Step { rate: then, seconds: rest }])
+        }
+        Load::Burst { frames, rate } => Pace::steady(rate, frames as f64 / rate),
+    };
+    let of =
+        |one: Direction| if traffic.directions().contains(&one) { pace() } else { Pace::Silent };
+    if traffic.flows.count > 1 && traffic.flows.start != Start::Simultaneous {
+        return Err(LabError::Usage("the tester starts all flows at once".into()));
+    }
+    let networks = u32::from(traffic.networks).max(traffic.flows.count);
+    let native = native.filter(|_| traffic.translated < 100);
+    if traffic.translated < 100 && native.is_none() {
+        return Err(LabError::Usage("no native IPv6 passes beside this mechanism".into()));
+    }
+    Ok(Trial {
+        forward: of(Direction::Forward),
+        reverse: of(Direction::Reverse),
+        native,
+        translated_share: traffic.translated,
+        networks: u16::try_from(networks).unwrap_or(u16::MAX),
+        timeout_s: waits.residual,
+        learning: 1,
+        settle_s: waits.learning,
+        delays_from_s: match record {
+            Record::Tags { after, .. } => *after,
+            _ => 0.0,
+        },
+        keep_delays: *record == Record::Every,
+        ..blank.clone()
+    })
+}
+
+/// A trial of frames of this size without any frame yet; over IPv6 a frame has at least 84 octets.
+pub(crate) fn blank(network: &Network, translated: Pairs, size: u16, tuples: Tuples) -> Trial {
+    let v6 = network.target.is_ipv6() || network.server_address.is_ipv6();
+    Trial {
+        tuples,
+        batch: BATCH,
+        lateness_limit_s: LATENESS_S,
+        memory_limit: MEMORY,
+        ..Trial::new(translated, if v6 { size.max(LEAST_V6) } else { size }, Pace::Silent)
+    }
+}
+
+/// What came of an order, as procedures count it.
+pub(crate) fn counted(order: &Order, outcome: &fordway_tester::Outcome) -> Outcome {
+    let sides = [(Direction::Forward, &outcome.forward), (Direction::Reverse, &outcome.reverse)];
+    let used = order.traffic.directions();
+    let streams = sides.into_iter().filter(|(direction, _)| used.contains(direction));
+    let streams = streams.map(|(direction, side)| stream(direction, side, order.record));
+    Outcome { streams: streams.collect() }
+}
+
+/// Faults of the tester that are no matter of the rate.
+pub(crate) fn remark(outcome: &fordway_tester::Outcome, remarks: &mut Vec<String>) {
+    for why in &outcome.invalid {
+        // That a rate is too high is what a search looks for.
+        if !why.contains("late") && !why.contains("were sent") && !remarks.contains(why) {
+            remarks.push(why.clone());
+        }
+    }
+}
+
+/// The highest rate each way without a mechanism in the way, frames per second, for frames of a size: what a burst of both ends
+/// leaves at, or less where frames are lost at that rate.
+pub(crate) fn highest(at: &Measured<'_>, size: u64) -> Result<f64> {
+    let octets = u16::try_from(size).map_err(|error| LabError::Usage(error.to_string()))?;
+    let mut bench = Bench::open(at, octets)?;
+    let traffic = traffic(at, octets);
+    let blank = bench.blank(&traffic.frame);
+    let burst = Pace::Burst(BURST);
+    let outcome =
+        bench.generator.run(&Trial { forward: burst.clone(), reverse: burst, ..blank })?;
+    let rates = [&outcome.forward, &outcome.reverse]
+        .map(|side| side.sender.sent as f64 / side.sender.seconds.max(1e-9));
+    let most = rates[0].min(rates[1]);
+    let search = Search { guess: most, least: LEAST * most, most, precision: PRECISION };
+    let waits = at.rfc.waits;
+    let seconds = at.rfc.throughput.short_s;
+    let found = with(&mut bench, waits, |session| {
+        search.run(|rate, _| session.passes(&traffic, rate, seconds))
+    })?;
+    let none = || LabError::Tester(format!("it alone loses frames of {size} octets"));
+    Ok(found.ok_or_else(none)?.rate)
+}
+
+/// Whether a mechanism passes frames of known connections alone.
+fn is_stateful(kind: Option<Kind>) -> bool {
+    matches!(kind, Some(Kind::Nat64 | Kind::Nat44 | Kind::NatPt))
+}
+
+/// How a mechanism turns frames into others.
+pub(crate) fn technology(kind: Option<Kind>) -> Technology {
+    match kind {
+        Some(Kind::Siit | Kind::Nat64 | Kind::NatPt) => Technology::SingleTranslation,
+        _ => Technology::SameVersion,
+    }
+}
+
+impl Tester for Bench<'_> {
+    type Error = LabError;
+
+    fn run(&mut self, order: &Order) -> Result<Outcome> {
+        self.fill(&order.traffic.frame)?;
+        let blank = self.blank(&order.traffic.frame);
+        let trial = ordered(order, &blank, self.generator.native)?;
+        // Other ports each time. The connections of a stateful mechanism stay what they are.
+        self.seed += u64::from(self.tuples.is_none());
+        let outcome = self.generator.run(&trial)?;
+        if interrupted() {
+            return Err(LabError::Interrupted);
+        }
+        remark(&outcome, &mut self.remarks);
+        wait(order.waits.settle)?;
+        Ok(counted(order, &outcome))
+    }
+
+    fn restore(&mut self) -> Result<()> {
+        Err(LabError::Failed("the mechanism does not forward any more".into()))
+    }
+}
+
+/// Waits, unless the run is interrupted.
+pub(crate) fn wait(seconds: f64) -> Result<()> {
+    let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    poll(length, || None::<()>).map(drop)
+}
+
+/// Frames of a direction that left too late.
+pub(crate) fn late(side: &Side) -> u64 {
+    let limit = (LATENESS_S * 1e9) as u64;
+    let late = side.sender.lateness.0.iter().filter(|(ns, _)| *ns > limit);
+    late.map(|(_, count)| count).sum()
+}
+
+/// One direction of a trial. What left too late counts as not sent.
+fn stream(direction: Direction, side: &Side, record: Record) -> Stream {
+    let Side { translated, native, .. } = side;
+    let both = |of: fn(&Counts) -> u64| of(translated) + of(native);
+    let sent = both(|counts| counts.sent).saturating_sub(late(side));
+    let kept = |wanted: bool| wanted.then_some(());
+    let delays = |counts: &Counts| -> Vec<(i64, u64)> {
+        let of = |(ns, count): &(u64, u64)| (i64::try_from(*ns).unwrap_or(i64::MAX), *count);
+        counts.delays.0.iter().map(of).collect()
+    };
+    let timed = matches!(record, Record::Tags { .. } | Record::Every);
+    let lost = |of: fn(&Counts) -> Option<f64>| [of(translated), of(native)].into_iter().flatten();
+    let first = lost(|counts| counts.first_loss_s).reduce(f64::min);
+    let last = lost(|counts| counts.last_loss_s).reduce(f64::max);
+    Stream {
+        direction,
+        sent,
+        received: both(|counts| counts.received).min(sent),
+        duplicates: both(|counts| counts.duplicates),
+        reordered: both(|counts| counts.reordered),
+        delays: kept(timed).map(|()| [delays(translated), delays(native)].concat().into()),
+        variations: kept(record == Record::Every).map(|()| variations(&[translated, native])),
+        losses: first.zip(last).map(|(first, last)| Losses { first, last }),
+    }
+}
+
+/// The tester keeps three numbers of all differences, which are what is reported (RFC 8219 section 7.3.2): here each of
+/// them stands once, and the median for all others.
+fn variations(classes: &[&Counts]) -> Distribution {
+    let all = classes.iter().filter_map(|counts| counts.ipdv);
+    let bins =
+        all.flat_map(|it| [(it.min, 1), (it.median, it.pairs.saturating_sub(2)), (it.max, 1)]);
+    bins.collect::<Vec<_>>().into()
+}
+
+/// The error of the lab that ended a procedure.
+pub(crate) fn ended(why: Ended<LabError>) -> LabError {
+    match why {
+        Ended::Tester(error) => error,
+        Ended::Cancelled => LabError::Interrupted,
+        // What a mechanism does to frames ends no procedure.
+        other => LabError::Tester(other.to_string()),
+    }
+}
+
+/// Why a benchmark has no value, so that others can follow; an error that ends the run is passed on.
+pub(crate) fn lack(why: Ended<LabError>) -> std::result::Result<Lack, Ended<LabError>> {
+    match ended(why) {
+        error if error.ends_the_run() => Err(Ended::Tester(error)),
+        error if error.is_the_mechanisms() => Ok(Lack::Failed(error.to_string())),
+        error => Ok(Lack::Unmeasured(error.to_string())),
+    }
+}
+
+/// A session of procedures over this bench.
+pub(super) fn with<'b, 'a, R>(
+    bench: &'b mut Bench<'a>,
+    waits: fordway_procedures::tester::Waits,
+    work: impl FnOnce(&mut Session<'_, Bench<'a>>) -> std::result::Result<R, Ended<LabError>>,
+) -> Result<R> {
+    let cancelled = || interrupted();
+    work(&mut Session::new(bench, waits, &cancelled)).map_err(ended)
+}
+
+/// Bidirectional traffic of a frame size.
+pub(super) fn traffic(at: &Measured<'_>, size: u16) -> Traffic {
+    Traffic::of(Frame::of(technology(at.kind), size))
+}
