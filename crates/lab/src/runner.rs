@@ -2,6 +2,7 @@
 
 mod costs;
 mod deploy;
+mod loads;
 mod measure;
 mod pin;
 mod record;
@@ -29,6 +30,7 @@ use crate::progress::Progress;
 use crate::state::Guard;
 use crate::topology::{Network, Shape};
 use deploy::Live;
+use loads::{is_first_packet, loads, networks};
 
 pub(crate) use staged::Staged;
 pub(crate) use survey::{survey, surveyed, unmeasured};
@@ -440,42 +442,6 @@ impl Runner {
             None => mechanism::of_part(arm, spec, fordway),
         }
     }
-}
-
-/// The metrics that are measured on one deployment together: what fills a mechanism's tables has one of
-/// its own.
-fn networks(kind: Kind, metrics: &[Metric]) -> Vec<Vec<Metric>> {
-    let own = [Load::Hold, Load::Recycled];
-    let on_one = |load: Option<Load>| -> Vec<Metric> {
-        let of = |m: &Metric| {
-            !stands_alone(kind, *m) && m.load().filter(|load| own.contains(load)) == load
-        };
-        metrics.iter().copied().filter(of).collect()
-    };
-    let all = [on_one(None)].into_iter().chain(own.map(|load| on_one(Some(load))));
-    all.filter(|m| !m.is_empty()).collect()
-}
-
-/// Whether a metric is not measured on a deployment that stays.
-fn stands_alone(kind: Kind, metric: Metric) -> bool {
-    is_first_packet(kind, metric) || metric.load().is_some_and(renews)
-}
-
-/// Whether a metric has a network of its own, which nothing has gone through yet: the start, and a first packet that
-/// has to wait for a lease.
-fn is_first_packet(kind: Kind, metric: Metric) -> bool {
-    metric == Metric::StartTime || (metric == Metric::Initiation && kind == Kind::Dstm)
-}
-
-/// Whether a load takes the mechanism down and starts it again.
-fn renews(load: Load) -> bool {
-    matches!(load, Load::Reset | Load::Connections | Load::Capacity)
-}
-
-/// The loads that yield these metrics, each once.
-fn loads(metrics: &[Metric]) -> Vec<Load> {
-    let all: BTreeSet<Load> = metrics.iter().filter_map(|m| m.load()).collect();
-    all.into_iter().filter(|load| *load != Load::Start).collect()
 }
 
 /// An error makes its trial a failure of the mechanism or one that does not count; an interruption and a full disk end

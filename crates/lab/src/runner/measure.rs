@@ -102,8 +102,11 @@ impl Runner {
         metrics: &[Metric],
     ) -> Result<Vec<Trial>> {
         let mut finished = Vec::new();
-        let own: Vec<Metric> =
-            metrics.iter().copied().filter(|m| m.load().is_some_and(super::renews)).collect();
+        let own: Vec<Metric> = metrics
+            .iter()
+            .copied()
+            .filter(|m| m.load().is_some_and(super::loads::renews))
+            .collect();
         for (place, (load, point)) in (1..).zip(self.in_order(d, &own)) {
             let point = point.as_ref();
             let missing = |m: &&Metric| m.load() == Some(load) && !self.is_done(d, **m, point);
@@ -134,7 +137,7 @@ impl Runner {
             Load::Overload | Load::Connections | Load::Capacity => vec![SMALLEST],
             _ => Vec::new(),
         };
-        let sizes: BTreeSet<u64> = super::loads(metrics).into_iter().flat_map(of).collect();
+        let sizes: BTreeSet<u64> = super::loads::loads(metrics).into_iter().flat_map(of).collect();
         let sizes = sizes.into_iter().filter(|size| !self.highest.contains_key(size));
         let sizes: Vec<u64> = sizes.collect();
         if sizes.is_empty() {
