@@ -1,5 +1,7 @@
 //! Where a run departs from its study and from the standards.
 
+use fordway_procedures::traffic::Limit;
+
 use crate::artefacts::Run;
 use crate::spec::{Experiment, Group, LoadSpec, Metric};
 
@@ -56,6 +58,7 @@ pub(super) fn deviations(run: &Run) -> Vec<String> {
                 .into(),
         );
     }
+    all.extend(departures(&run.experiment, of(Group::Rfc8219), of(Group::Rfc9693)));
     all.extend(run.experiment.loads.iter().map(|load| own_load(&run.experiment, load)));
     if run.experiment.run().is_ok_and(|r| r.profile == "quick") {
         all.push(
@@ -65,6 +68,33 @@ pub(super) fn deviations(run: &Run) -> Vec<String> {
         );
     }
     all
+}
+
+/// Where lengths, repetitions and traffic depart from RFC 8219 and RFC 9693, where these are measured. A block is a repetition.
+fn departures(experiment: &Experiment, rfc8219: bool, rfc9693: bool) -> Vec<String> {
+    let Ok(run) = experiment.run() else { return Vec::new() };
+    let Some(profile) = experiment.profile.get(&run.profile) else { return Vec::new() };
+    let mut own = profile.rfc();
+    for repetitions in [
+        &mut own.throughput.repetitions,
+        &mut own.latency.repetitions,
+        &mut own.variation.repetitions,
+        &mut own.back_to_back.repetitions,
+        &mut own.recovery.repetitions,
+        &mut own.reset.repetitions,
+        &mut own.stateful.repetitions,
+    ] {
+        *repetitions = run.blocks;
+    }
+    let applies = |section: &str| match section.starts_with("RFC 9693") {
+        true => rfc9693,
+        // Waits and lengths of trials are those of both.
+        false => rfc8219 || (rfc9693 && section.starts_with("RFC 2544 section 2")),
+    };
+    let all = own.departures(Limit::Calibrated).into_iter();
+    all.filter(|it| applies(&it.section))
+        .map(|it| format!("{}: {}.", it.section, it.text))
+        .collect()
 }
 
 /// What a load of the experiment's own runs, and where its values stand.
@@ -90,4 +120,28 @@ fn own_load(experiment: &Experiment, load: &LoadSpec) -> String {
         load.name,
         values.join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::RunSpec;
+
+    #[test]
+    fn a_quick_run_of_rfc_8219_names_each_departure_and_a_strict_one_few() {
+        let of = |name: &str, profile: &str, blocks: u32| {
+            let mut experiment = Experiment::find(name).unwrap();
+            experiment.run = Some(RunSpec { profile: profile.into(), blocks, ..RunSpec::bare() });
+            let group = |group| experiment.metrics.iter().any(|m| m.group() == Some(group));
+            departures(&experiment, group(Group::Rfc8219), group(Group::Rfc9693))
+        };
+        let (quick, strict) = (of("rfc8219", "quick", 1), of("rfc8219", "strict", 20));
+        let said = |all: &[String], section: &str| all.iter().any(|it| it.starts_with(section));
+        assert!(said(&quick, "RFC 8219 section 7.2: latency streams last"), "{quick:?}");
+        assert!(said(&quick, "RFC 2544 section 12") && quick.len() > strict.len() + 8, "{quick:?}");
+        assert!(!said(&strict, "RFC 8219 section 7.2") && !said(&strict, "RFC 9693"), "{strict:?}");
+        let stateful = of("rfc9693", "quick", 1);
+        assert!(said(&stateful, "RFC 9693") && !said(&stateful, "RFC 8219"), "{stateful:?}");
+        assert!(of("nat64", "quick", 1).is_empty());
+    }
 }
