@@ -27,6 +27,8 @@ pub(crate) struct Table {
     pub(crate) full: Full,
     /// Connections/s up to which no frame of test phase 1 is lost.
     pub(crate) rate: f64,
+    /// Connections beyond which the rate is this share of itself.
+    pub(crate) slower: (u64, f64),
     /// Connections/s above which the frame is forwarded, but the connection not stored.
     pub(crate) store_rate: f64,
     /// Connections deleted per second.
@@ -93,6 +95,7 @@ impl Default for Device {
                 capacity: u64::MAX,
                 full: Full::KeepsOld,
                 rate: f64::INFINITY,
+                slower: (u64::MAX, 1.0),
                 store_rate: f64::INFINITY,
                 tear_down_rate: 1e6,
             },
@@ -269,7 +272,8 @@ impl StatefulTester for Device {
             self.is_down = true;
             return Ok(Phase::Collapsed);
         }
-        let rate = table.rate * f64::from(self.processors);
+        let slower = if sent > table.slower.0 { table.slower.1 } else { 1.0 };
+        let rate = table.rate * slower * f64::from(self.processors);
         let kept = sent.min(table.capacity) as usize;
         self.stored = match table.full {
             Full::Replaces => self.sent[self.sent.len() - kept..].to_vec(),

@@ -118,14 +118,9 @@ fn estimates_are_of_the_order_of_what_is_run() {
     let ratio = session.seconds() / told.seconds;
     assert!((0.2..2.0).contains(&ratio), "{ratio}");
 
-    let table = Table {
-        capacity: 20_000,
-        full: Full::KeepsOld,
-        rate: 100_000.0,
-        store_rate: f64::INFINITY,
-        tear_down_rate: 1e6,
-    };
-    let mut device = Device { table, ..Device::default() };
+    let mut device = Device::default();
+    device.table =
+        Table { capacity: 20_000, full: Full::KeepsOld, rate: 100_000.0, ..device.table };
     let profile = Profile::quick();
     let mut session = Session::new(&mut device, profile.waits, &never);
     let tuples = Tuples::at_least(5000).unwrap();

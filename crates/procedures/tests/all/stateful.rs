@@ -23,9 +23,9 @@ const PARAMETERS: Parameters = Parameters {
 };
 
 fn table(capacity: u64, full: Full, rate: f64) -> Device {
-    let table =
-        Table { capacity, full, rate, store_rate: f64::INFINITY, tear_down_rate: 250_000.0 };
-    Device { table, ..Device::limited(400_000.0) }
+    let mut device = Device::limited(400_000.0);
+    device.table = Table { capacity, full, rate, tear_down_rate: 250_000.0, ..device.table };
+    device
 }
 
 fn tuples(connections: u64) -> Tuples {
@@ -104,6 +104,19 @@ fn the_capacity_is_found_whatever_a_full_table_does() {
         assert_eq!(collapsed, if full == Full::Collapses { beyond } else { 0 });
         assert_eq!(restored, collapsed);
     }
+}
+
+#[test]
+fn a_rate_may_drop_further_from_doubling_than_within_the_last_interval() {
+    let run = |hard| {
+        let mut device = table(hard, Full::KeepsOld, 100_000.0);
+        device.table.slower = (3000, 0.3);
+        let mut session = Session::new(&mut device, NO_WAITS, &never);
+        capacity(&mut session, 1000, 1 << 20, 1_000_000, &PARAMETERS, 5).unwrap().capacity
+    };
+    // 30 % is more than beta: doubling goes on to the hard end. It is less than gamma: within 2000 to 4000 it is the end.
+    assert!((19_950..=20_000).contains(&run(20_000)));
+    assert!((2950..=3000).contains(&run(3900)));
 }
 
 #[test]
