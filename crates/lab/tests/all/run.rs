@@ -27,7 +27,7 @@ fn a_small_run_leaves_every_artefact_and_nothing_else() {
         "cpu_per_packet_up",
     ];
     // Enough octets and packets for processor time that is counted in steps of 10 ms.
-    let sizes = "flow_octets = 100_000_000\nprobe_rate = 1000\nprobe_s = 1.1\npackets_s = 0.2\n";
+    let sizes = "flow_octets = 100_000_000\nprobe_rate = 5000\nprobe_s = 0.22\npackets_s = 0.2\n";
     let experiment = small("clat-vs-dual-stack", &ARMS, &metrics, sizes);
     let run = bench.run("run", &experiment, &["--seed", "5", "--blocks", "1", "--duration", "1"]);
     bench.assert_clean(&["run"]);
