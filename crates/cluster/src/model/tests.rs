@@ -1,0 +1,107 @@
+//! Random schedules, mutants, and an exhaustive search in small worlds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stateright::{Checker, Model};
+
+use super::choose::Schedule;
+use super::{
+    EPOCHS_RISE, INVARIANTS, MOVES_ARE_SHORT, Mutant, ONE_TRANSLATOR, OWNED_IN_THE_END,
+    READY_IS_EQUAL, Setup,
+};
+use crate::settings::Fencing;
+
+/// What one schedule has shown.
+struct Outcome {
+    states: usize,
+    /// The invariant that does not hold, and what has happened.
+    broken: Option<(&'static str, String)>,
+}
+
+/// Lets one schedule happen.
+fn run(setup: &Setup, seed: u64) -> Outcome {
+    let checker = setup.clone().checker().target_state_count(1).spawn_simulation(seed, Schedule);
+    let checker = checker.join();
+    let found = INVARIANTS.into_iter().find_map(|name| Some((name, checker.discovery(name)?)));
+    let broken = found.map(|(name, path)| (name, format!("{:?}", path.into_actions())));
+    Outcome { states: checker.state_count(), broken }
+}
+
+fn setups() -> [Setup; 4] {
+    let three = Setup::three();
+    [
+        three.clone(),
+        Setup { fencing: Fencing::Any, ..three.clone() },
+        Setup { gateways: 2, ..three.clone() },
+        Setup { gateways: 4, shards: 1, ..three },
+    ]
+}
+
+/// Schedules of all worlds from a seed on. Gives how many states there were.
+fn explore(first: u64, number: u64) -> usize {
+    let setups = setups();
+    let mut states = 0;
+    for seed in first..first + number {
+        let setup = &setups[seed as usize % setups.len()];
+        let outcome = run(setup, seed);
+        states += outcome.states;
+        if let Some((name, events)) = outcome.broken {
+            panic!("seed {seed} breaks '{name}' in {setup:?}: {events}");
+        }
+    }
+    states
+}
+
+fn from_environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn invariants_hold_among_faults() {
+    let (first, number) = (from_environment("FORDWAY_SEED", 1), 400);
+    println!("seeds {first} to {}: {} states", first + number - 1, explore(first, number));
+}
+
+/// `FORDWAY_CASES` schedules from `FORDWAY_SEED` on, by all processors, with progress.
+#[test]
+#[ignore = "takes hours: make soak"]
+fn invariants_hold_in_millions_of_schedules() {
+    let first = from_environment("FORDWAY_SEED", 1);
+    let number = from_environment("FORDWAY_CASES", 1_000_000);
+    let (next, states) = (AtomicU64::new(0), AtomicU64::new(0));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("seeds {first} to {}", first + number - 1);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                const PART: u64 = 100;
+                loop {
+                    let from = next.fetch_add(PART, Ordering::Relaxed);
+                    if from >= number {
+                        return;
+                    }
+                    let part = explore(first + from, PART.min(number - from)) as u64;
+                    let all = states.fetch_add(part, Ordering::Relaxed) + part;
+                    if from % (PART * 100) == 0 {
+                        println!("{from} of {number} schedules, {all} states");
+                    }
+                }
+            });
+        }
+    });
+    println!("{number} schedules, {} states", states.load(Ordering::Relaxed));
+}
+
+#[test]
+fn planned_moves_leave_no_shard_without_owner_for_long() {
+    let calm = Setup { chaos: 0, calm: 400, ..Setup::three() };
+    for seed in 1..40 {
+        let outcome = run(&calm, seed);
+        assert_eq!(outcome.broken, None, "seed {seed}");
+    }
+}
+
+/// How many schedules it takes to find a fault, and what it breaks.
+fn caught(setup: &Setup, most: u64) -> Option<(u64, &'static str)> {
+    (1..=most).find_map(|seed| run(setup, seed).broken.map(|(name, _)| (seed, name)))
+}
