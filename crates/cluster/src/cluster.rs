@@ -141,7 +141,8 @@ pub enum Action {
         /// Sessions may be missing: drop unknown packets silently for a second.
         is_quiet: bool,
     },
-    /// The data path stops translating a shard; [`Input::Stopped`] when it has.
+    /// The data path begins to translate no packet of a shard any more, from this action on. [`Input::Stopped`] when
+    /// those that it had begun have left.
     Stop {
         /// Which shard.
         shard: Shard,
@@ -226,7 +227,9 @@ impl Cluster {
     /// When [`Input::Tick`] has something to do, at the latest.
     #[must_use]
     pub fn wakeup(&self) -> Nanos {
-        self.shards.iter().map(|shard| shard.wake).min().unwrap_or(Nanos::MAX).min(self.wake)
+        let is_member = self.lease.incarnation != 0;
+        let of_shards = self.shards.iter().map(|shard| shard.wake).filter(|_| is_member);
+        of_shards.min().unwrap_or(Nanos::MAX).min(self.wake)
     }
 
     /// Takes an input. `now` never decreases. Inputs that were sent before it come first, so that a clock is never

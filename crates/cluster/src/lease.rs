@@ -206,8 +206,8 @@ mod tests {
     fn held(settings: &Settings, all: &[(u16, u64)]) -> Lease {
         let mut lease = Lease::default();
         let record = lease.renewal(0, settings, Status::Active, peers(all));
-        assert_eq!(lease.see(400, settings, 1, record), Some(Seen::Held));
-        assert_eq!(lease.extend(400, settings), Some(1000), "from when it was sent");
+        assert_eq!(lease.see(150, settings, 1, record), Some(Seen::Held));
+        assert_eq!(lease.extend(150, settings), Some(1000), "from when it was sent");
         lease
     }
 

@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(found, FIXED.map(Vec::from));
     }
 
-    const FIXED: [[u16; 5]; 3] = [[0; 5]; 3];
+    const FIXED: [[u16; 5]; 3] = [[4, 0, 1, 3, 2], [2, 3, 1, 4, 0], [0, 3, 2, 1, 4]];
 
     proptest! {
         #[test]

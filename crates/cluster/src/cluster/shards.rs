@@ -293,40 +293,46 @@ impl Cluster {
     /// Takes a shard that nobody owns, if this gateway should.
     fn take(&mut self, now: Nanos, shard: Shard, out: &mut Vec<Action>) {
         let (me, own, timing) = (self.settings.me, self.lease.incarnation, self.settings.timing);
-        let wanted = self.wanted;
+        let is_draining = self.wanted == Status::Draining;
         let Some(state) = self.shards.get(usize::from(shard.0)) else { return };
-        let is_free = state.seen.is_none_or(|(_, record)| self.has_ended(&record));
-        let wish = state.seen.and_then(|(_, record)| record.wish);
-        let order = state.wanted(wish);
+        let seen = state.seen;
+        if let Some((_, record)) = seen
+            && (record.owner, record.incarnation) == (me, own)
+        {
+            // It was given to this incarnation before the incarnation knew that it holds its lease.
+            self.own(shard, record, out);
+            return self.tick_shard(now, shard, out);
+        }
+        let is_free = seen.is_none_or(|(_, record)| self.has_ended(&record));
+        let Some(state) = self.state(shard).filter(|_| is_free) else { return };
+        let order = state.wanted(seen.and_then(|(_, record)| record.wish));
         let place = match order.iter().position(|member| *member == me) {
-            Some(place) => place,
-            None if order.is_empty() && wanted == Status::Draining => 0,
+            Some(place) => place as Nanos,
+            None if order.is_empty() && is_draining => 0,
             None => return,
         };
-        let (expected, epoch) = state.seen.map_or((0, 0), |(revision, r)| (revision, r.epoch));
-        let Some(state) = self.state(shard) else { return };
-        if !is_free {
-            state.unowned_since = None;
-            return;
-        }
         let RoleState::Standby(receiver) = &state.role else { return };
         let age = 2 * timing.ttl + timing.renew;
-        let was_own = state.seen.is_some_and(|(_, record)| record.owner == me);
-        let has_records =
-            receiver.is_ready(epoch, now, age) || state.intact == Some(epoch) && was_own || epoch == 0;
-        let wait = if has_records && (epoch != 0 || place == 0) {
-            0
-        } else {
-            timing.grace * (place as Nanos + 1)
+        let (has_records, wait) = match seen {
+            None if place == 0 => (true, 0),
+            None => (true, timing.grace * (place + 1)),
+            Some((_, record)) => {
+                let is_intact = record.owner == me && state.intact == Some(record.epoch);
+                let has = is_intact || receiver.is_ready(record.epoch, now, age);
+                (has, if has { 0 } else { timing.grace * (place + 1) })
+            }
         };
         let since = *state.unowned_since.get_or_insert(now);
-        let mut wake = Nanos::MAX;
         let again = state.written_at + timing.renew;
-        if due(now, since + wait, &mut wake) && (state.written_at == 0 || due(now, again, &mut wake))
-        {
+        let mut wake = Nanos::MAX;
+        let is_time = due(now, since + wait, &mut wake)
+            && (state.written_at == 0 || due(now, again, &mut wake));
+        if is_time {
+            let (expected, epoch) = seen.map_or((0, 0), |(revision, r)| (revision, r.epoch));
+            let wish = seen.and_then(|(_, record)| record.wish);
             state.written_at = now.max(1);
             state.taking = Some((epoch + 1, has_records));
-            wake = wake.min(now + timing.renew);
+            wake = now + timing.renew;
             let record = ShardRecord { epoch: epoch + 1, owner: me, incarnation: own, wish };
             let value = Value::Shard(record);
             out.push(Action::Write { key: Key::Shard(shard), expected, value });

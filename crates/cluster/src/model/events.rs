@@ -401,7 +401,7 @@ impl World {
             match self.nodes.iter().filter(|node| node.translates(time, shard)).count() {
                 0 => {
                     let since = *idle.get_or_insert(time);
-                    if time >= setup.chaos + BOUND {
+                    if setup.chaos != 0 && time >= setup.chaos + BOUND {
                         self.broken = Some(OWNED_IN_THE_END);
                     } else if setup.chaos == 0 && time > SETTLED && time > since + MOVE {
                         self.broken = Some(MOVES_ARE_SHORT);

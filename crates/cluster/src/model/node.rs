@@ -13,8 +13,8 @@ use super::Setup;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Table {
     pub(super) is_enabled: bool,
-    /// A stop that is asked for, and not done yet.
-    pub(super) stopping: Option<u64>,
+    /// A stop that is asked for: packets that began before may be in translation, until the deadline that they saw.
+    stopping: Option<(u64, Nanos)>,
     epoch: u64,
     records: BTreeMap<RecordKey, Box<[u8]>>,
     /// The records as the process was told.
@@ -85,7 +85,10 @@ impl Node {
     }
 
     pub(super) fn translates(&self, time: u64, shard: usize) -> bool {
-        self.is_on && self.tables[shard].is_enabled && self.clock(time) < self.until
+        let (table, now) = (&self.tables[shard], self.clock(time));
+        let until = if table.is_enabled { self.until } else { 0 };
+        let begun = table.stopping.map_or(0, |(_, until)| until);
+        self.is_on && now < until.max(begun)
     }
 
     pub(super) fn runs(&self) -> bool {
@@ -216,7 +219,9 @@ impl Node {
             other => {
                 match &other {
                     Action::Stop { shard, ticket } => {
-                        self.tables[usize::from(shard.0)].stopping = Some(*ticket);
+                        let table = &mut self.tables[usize::from(shard.0)];
+                        let until = if table.is_enabled { self.until } else { 0 };
+                        (table.is_enabled, table.stopping) = (false, Some((*ticket, until)));
                     }
                     Action::Send { message: Message::Replicate { shard, epoch, number, .. }, .. } => {
                         let table = &mut self.tables[usize::from(shard.0)];
@@ -239,10 +244,7 @@ impl Node {
     /// The data path has stopped with a shard. `None`: it was told to go on.
     pub(super) fn stop(&mut self, shard: Shard, ticket: u64) -> Option<Input> {
         let table = &mut self.tables[usize::from(shard.0)];
-        if table.stopping != Some(ticket) {
-            return None;
-        }
-        (table.stopping, table.is_enabled) = (None, false);
+        table.stopping.take_if(|(last, _)| *last == ticket)?;
         Some(Input::Stopped { shard, ticket })
     }
 

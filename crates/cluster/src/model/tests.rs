@@ -58,7 +58,8 @@ fn from_environment(name: &str, default: u64) -> u64 {
 
 #[test]
 fn invariants_hold_among_faults() {
-    let (first, number) = (from_environment("FORDWAY_SEED", 1), 400);
+    let (first, number) =
+        (from_environment("FORDWAY_SEED", 1), from_environment("FORDWAY_CASES", 60));
     println!("seeds {first} to {}: {} states", first + number - 1, explore(first, number));
 }
 
@@ -104,4 +105,60 @@ fn planned_moves_leave_no_shard_without_owner_for_long() {
 /// How many schedules it takes to find a fault, and what it breaks.
 fn caught(setup: &Setup, most: u64) -> Option<(u64, &'static str)> {
     (1..=most).find_map(|seed| run(setup, seed).broken.map(|(name, _)| (seed, name)))
+}
+
+#[test]
+#[ignore = "diagnosis"]
+fn each_seed() {
+    let setups = setups();
+    let first = from_environment("FORDWAY_SEED", 1);
+    for seed in first..first + from_environment("FORDWAY_CASES", 8) {
+        let start = std::time::Instant::now();
+        let outcome = run(&setups[seed as usize % 4], seed);
+        println!("{seed}: {} states, {:?} {:?}", outcome.states, start.elapsed(), outcome.broken.map(|b| b.0));
+    }
+}
+
+#[test]
+#[ignore = "diagnosis"]
+fn walk() {
+    use stateright::Chooser;
+    let seed = from_environment("FORDWAY_SEED", 1);
+    let setup = &setups()[seed as usize % 4];
+    let mut choice = Schedule.new_state(seed);
+    let mut world = setup.init_states().remove(0);
+    let most = from_environment("FORDWAY_CASES", 3000);
+    for step in 0..most {
+        let mut events = Vec::new();
+        setup.actions(&world, &mut events);
+        let event = events[Schedule.choose_action(&mut choice, &world, &events)];
+        let what = match event {
+            super::Event::Deliver(n) => format!("{:?}", world.net[n].packet),
+            _ => String::new(),
+        };
+        world = setup.next_state(&world, event).unwrap();
+        if step + 400 > most || world.broken.is_some() {
+            println!("{step} t={} {event:?} {what}", world.time);
+        }
+        if world.broken.is_some() || !setup.within_boundary(&world) {
+            println!("broken: {:?} idle {:?}", world.broken, world.idle_since);
+            break;
+        }
+    }
+    for (n, node) in world.nodes.iter().enumerate() {
+        println!("\n{n} now {} {node:#?}", node.clock(world.time));
+    }
+}
+
+#[test]
+#[ignore = "diagnosis"]
+fn hunt() {
+    use Mutant::*;
+    let all = [FromAcknowledgement, NoWait, NoStop, AnyEpoch, PromiseAfterVote, VoteAfterPromise, FewVotes, AnyIncarnation, NoDrift, NoGaps, SameEpoch];
+    for mutant in all {
+        for (n, setup) in setups().into_iter().enumerate() {
+            let setup = Setup { mutant: Some(mutant), ..setup };
+            println!("{mutant:?} {n}: {:?}", caught(&setup, from_environment("FORDWAY_CASES", 1000)));
+        }
+    }
 }
