@@ -350,13 +350,14 @@ impl Cluster {
         let may_move = has_room && self.lease.reaches_store(now, &self.settings);
         let leaves = self.wanted == Status::Ended;
         let without_stop = mutant!(self.settings, NoStop);
+        let (living, settings) = (self.living(), self.stream_settings());
         let Some(state) = self.state(shard) else { return };
         let order = state.wanted(state.seen.and_then(|(_, record)| record.wish));
         let should = order.first().copied().filter(|member| *member != me);
         let standby = should.or_else(|| order.iter().copied().find(|member| *member != me));
         let RoleState::Owner(sender) = &mut state.role else { return };
-        sender.set_standby(standby);
-        let is_near = sender.is_nearly_caught_up();
+        sender.set_standby(standby.and_then(|to| Some((to, *living.get(&to)?))));
+        let is_near = sender.is_nearly_caught_up(now, &settings);
         let moves = should.is_some() && may_move && is_near;
         if moves && due(now, state.not_before, &mut state.wake) || leaves && should.is_none() {
             let sender = state.take_sender();

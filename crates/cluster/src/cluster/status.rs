@@ -94,6 +94,7 @@ impl Cluster {
     /// The shards, in order.
     pub fn shards(&self, now: Nanos) -> impl Iterator<Item = ShardStatus> {
         let age = 2 * self.settings.timing.ttl + self.settings.timing.renew;
+        let settings = self.stream_settings();
         (0_u16..).zip(&self.shards).map(move |(number, state)| {
             let owner = state.seen.map(|(_, record)| (record.owner, record.epoch));
             let (role, sender) = match &state.role {
@@ -111,7 +112,7 @@ impl Cluster {
                 owner,
                 role,
                 standby: sender.and_then(|sender| sender.standby()),
-                is_covered: sender.is_some_and(|sender| sender.is_nearly_caught_up()),
+                is_covered: sender.is_some_and(|sender| sender.is_nearly_caught_up(now, &settings)),
                 lag: sender.map_or((0, 0), |sender| sender.lag(now)),
                 dropped: sender.map_or(0, |sender| sender.dropped),
             }

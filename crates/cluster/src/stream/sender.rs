@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::record::{Digest, Member, Nanos, Record, RecordKey, Step};
+use crate::record::{Digest, Incarnation, Member, Nanos, Record, RecordKey, Step};
 
 use super::Shadow;
 
@@ -64,7 +64,8 @@ pub(crate) enum SenderAction {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Sender {
     pub(crate) shadow: Shadow,
-    standby: Option<Member>,
+    /// By incarnation: another one knows nothing of this stream.
+    standby: Option<(Member, Incarnation)>,
     /// Number of the next message.
     next: u64,
     /// Number of the stream's last [`Step::Begin`].
@@ -105,11 +106,11 @@ impl Sender {
     }
 
     pub(crate) fn standby(&self) -> Option<Member> {
-        self.standby
+        self.standby.map(|(member, _)| member)
     }
 
     /// Whom to send to, from now on.
-    pub(crate) fn set_standby(&mut self, standby: Option<Member>) {
+    pub(crate) fn set_standby(&mut self, standby: Option<(Member, Incarnation)>) {
         if self.standby != standby {
             self.standby = standby;
             self.restart();
@@ -131,9 +132,12 @@ impl Sender {
         self.ready && self.window.is_empty() && self.pending.is_empty()
     }
 
-    /// The standby was ready, with few records on their way.
-    pub(crate) fn is_nearly_caught_up(&self) -> bool {
-        self.ready && self.in_window + self.pending.len() <= 4 * BATCH
+    /// The standby is ready and answers, with few records on their way.
+    pub(crate) fn is_nearly_caught_up(&self, now: Nanos, settings: &StreamSettings) -> bool {
+        let answers = |sent: &Sent| now.saturating_sub(sent.at) < settings.resend;
+        self.ready
+            && self.window.front().is_none_or(answers)
+            && self.in_window + self.pending.len() <= 4 * BATCH
     }
 
     /// Records without an acknowledgement, and the age of the oldest in ns.
