@@ -61,12 +61,22 @@ const SETTLED: u64 = 40;
 const CROWDED: usize = 40;
 
 impl Event {
-    /// Whether it is a fault, or mends one.
-    pub(super) fn is_fault(self) -> bool {
-        !matches!(
-            self,
-            Event::Deliver(_) | Event::Wake(_) | Event::Advance | Event::Traffic(..)
-        ) && !self.is_of_message()
+    /// Which kind of fault it is, or of mending one.
+    pub(super) fn fault(self) -> Option<u32> {
+        Some(match self {
+            Event::Kill(_) => 0,
+            Event::SwitchOff(_) => 1,
+            Event::Start(_) => 2,
+            Event::Pause(_) => 3,
+            Event::Resume(_) => 4,
+            Event::Cut(..) => 5,
+            Event::Isolate(_) => 6,
+            Event::Mend => 7,
+            Event::StoreDown => 8,
+            Event::StoreUp => 9,
+            Event::Command(..) => 10,
+            _ => return None,
+        })
     }
 
     pub(super) fn is_of_message(self) -> bool {
@@ -202,7 +212,7 @@ impl World {
     pub(super) fn happen(&mut self, setup: &Setup, event: Event) {
         if setup.faults.is_none() {
             self.steps += 1;
-        } else if event.is_fault() || event.is_of_message() {
+        } else if event.fault().is_some() || event.is_of_message() {
             self.faults -= 1;
         }
         match event {
@@ -401,9 +411,10 @@ impl World {
             match self.nodes.iter().filter(|node| node.translates(time, shard)).count() {
                 0 => {
                     let since = *idle.get_or_insert(time);
-                    if setup.chaos != 0 && time >= setup.chaos + BOUND {
+                    let is_long = time > since + MOVE;
+                    if is_long && setup.chaos != 0 && time >= setup.chaos + BOUND {
                         self.broken = Some(OWNED_IN_THE_END);
-                    } else if setup.chaos == 0 && time > SETTLED && time > since + MOVE {
+                    } else if is_long && setup.chaos == 0 && time > SETTLED {
                         self.broken = Some(MOVES_ARE_SHORT);
                     }
                 }
