@@ -86,7 +86,7 @@ pub(crate) struct Setup {
     pub(crate) chaos: u64,
     /// Clocks differ by so many thousandths, alternately.
     pub(crate) drift: u64,
-    /// Faults that may happen in all; `None`: any number. With a bound, the world is explored exhaustively.
+    /// Faults that may happen in all, in an exhaustive search for their places; `None`: any number, by a seed.
     pub(crate) faults: Option<u32>,
     /// How long the world lasts after faults.
     pub(crate) calm: u64,
@@ -183,8 +183,6 @@ pub(crate) struct World {
     time: u64,
     /// Events so far; 0 in an exhaustive search, whose states are compared by what is in them.
     steps: u64,
-    /// Events that make no fault but can happen at any time, in an exhaustive search.
-    spare: u32,
     faults: u32,
     nodes: Vec<Arc<Node>>,
     store: Arc<Store>,
@@ -202,7 +200,7 @@ impl Hash for World {
         if self.steps != 0 {
             return self.steps.hash(state);
         }
-        (self.time, self.spare, self.faults, &self.nodes, &self.store, &self.net).hash(state);
+        (self.time, self.faults, &self.nodes, &self.store, &self.net).hash(state);
         (&self.cut, &self.idle_since, self.broken).hash(state);
     }
 }

@@ -33,7 +33,7 @@ fn pick(random: &mut ChaCha8Rng, events: &[Event], wanted: fn(Event) -> bool) ->
 }
 
 /// What mends is always possible.
-const MENDING: u32 = 1 << 2 | 1 << 4 | 1 << 7 | 1 << 9;
+const MENDING: u32 = 1 << 2 | 1 << 4 | 1 << 7 | 1 << 9 | 1 << 11;
 
 /// One of the kinds of faults, then one of that kind: there are many links and few machines.
 fn pick_fault(random: &mut ChaCha8Rng, kinds: u32, events: &[Event]) -> Option<usize> {

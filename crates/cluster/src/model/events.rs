@@ -44,6 +44,8 @@ pub(crate) enum Event {
     Cut(usize, usize),
     /// A gateway can't reach the store, nor the store it.
     Isolate(usize),
+    /// A link works again.
+    Restore(usize, usize),
     /// All links work.
     Mend,
     /// The store answers nobody.
@@ -75,6 +77,7 @@ impl Event {
             Event::StoreDown => 8,
             Event::StoreUp => 9,
             Event::Command(..) => 10,
+            Event::Restore(..) => 11,
             _ => return None,
         })
     }
@@ -92,7 +95,6 @@ impl World {
         let mut world = World {
             time: 1,
             steps: u64::from(setup.faults.is_none()),
-            spare: if setup.faults.is_some() { 2 } else { 0 },
             faults: setup.faults.unwrap_or(u32::MAX),
             nodes: (0..setup.gateways).map(node).collect(),
             store: Arc::new(Store::default()),
@@ -127,6 +129,7 @@ impl World {
     /// What can happen.
     pub(super) fn events(&self, setup: &Setup, events: &mut Vec<Event>) {
         let calm = self.is_calm(setup);
+        let is_simulated = setup.faults.is_none();
         let mut hurry = false;
         for (n, envelope) in self.net.iter().enumerate() {
             if self.can_arrive(envelope) {
@@ -140,11 +143,14 @@ impl World {
                 hurry = true;
             }
         }
-        // An exhaustive search has no faults of time but those it is told.
-        if !hurry || !calm && setup.faults.is_none() {
+        if !hurry || !calm && is_simulated {
             events.push(Event::Advance);
         }
-        if setup.faults.is_none() {
+        if !is_simulated {
+            // Without faults, one thing happens after another, and time passes when there is nothing to do.
+            events.truncate(1);
+        }
+        if is_simulated {
             for (n, node) in self.nodes.iter().enumerate() {
                 for shard in 0..usize::from(setup.shards) {
                     if node.translates(self.time, shard) {
@@ -181,8 +187,8 @@ impl World {
             }
             events.extend([Event::Kill(n), Event::SwitchOff(n)]);
             events.push(if node.is_paused { Event::Resume(n) } else { Event::Pause(n) });
+            events.push(Event::Isolate(n));
             if is_simulated {
-                events.push(Event::Isolate(n));
                 for to in (0..self.nodes.len()).chain([STORE]).filter(|to| *to != n) {
                     events.extend([Event::Cut(n, to), Event::Cut(to, n)]);
                 }
@@ -190,6 +196,7 @@ impl World {
         }
         if is_simulated {
             events.push(Event::Mend);
+            events.extend(self.cut.iter().map(|(from, to)| Event::Restore(*from, *to)));
             self.commands(setup, events);
         }
         events.push(if self.store.is_down { Event::StoreUp } else { Event::StoreDown });
@@ -253,6 +260,9 @@ impl World {
                 self.cut.insert((from, to));
             }
             Event::Isolate(n) => self.cut.extend([(n, STORE), (STORE, n)]),
+            Event::Restore(from, to) => {
+                self.cut.remove(&(from, to));
+            }
             Event::Mend => self.cut.clear(),
             Event::StoreDown => Arc::make_mut(&mut self.store).is_down = true,
             Event::StoreUp => Arc::make_mut(&mut self.store).is_down = false,

@@ -162,3 +162,14 @@ fn hunt() {
         }
     }
 }
+
+#[test]
+#[ignore = "diagnosis"]
+fn exhaust() {
+    let chaos = from_environment("FORDWAY_TIME", 10);
+    let setup = Setup { gateways: from_environment("FORDWAY_N", 2) as usize, shards: 1, chaos, faults: Some(from_environment("FORDWAY_FAULTS", 1) as u32), ..Setup::three() };
+    let start = std::time::Instant::now();
+    let checker = setup.checker().threads(2).timeout(std::time::Duration::from_secs(60)).spawn_dfs().join();
+    println!("{} states, {} unique, depth {}, done {} {:?}", checker.state_count(), checker.unique_state_count(), checker.max_depth(), checker.is_done(), start.elapsed());
+    for name in INVARIANTS { if let Some(path) = checker.discovery(name) { println!("{name} {:?}", path.into_actions()); } }
+}
