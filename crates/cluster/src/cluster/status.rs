@@ -1,0 +1,129 @@
+//! What can be shown of a member.
+
+use crate::record::{Member, Nanos, Status};
+use crate::settings::Settings;
+use crate::shard::Shard;
+
+use super::shards::RoleState;
+use super::Cluster;
+
+/// Where a member stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It has not read the store, or is waiting for its lease.
+    Joining,
+    /// It holds a lease.
+    Member,
+    /// The cluster has another configuration.
+    WrongConfig,
+    /// Another host holds the lease of this name.
+    NameInUse,
+    /// Another process of this host has taken the lease: this one has to end.
+    Replaced,
+    /// It has left.
+    Left,
+}
+
+/// What a gateway is to a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Neither owner nor standby that is ready.
+    Other,
+    /// The shard's records are here.
+    Ready,
+    /// It owns the shard.
+    Owner,
+    /// It owns the shard, which is moving away.
+    Moving,
+}
+
+/// A shard, as a member sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardStatus {
+    /// Which shard.
+    pub shard: Shard,
+    /// Who owns it, and since which epoch.
+    pub owner: Option<(Member, u64)>,
+    /// What this gateway is to it.
+    pub role: Role,
+    /// Of an owner: to whom it replicates.
+    pub standby: Option<Member>,
+    /// Of an owner: the standby has everything but the lag.
+    pub is_covered: bool,
+    /// Of an owner: records that are not acknowledged, and the age of the oldest in ns.
+    pub lag: (usize, Nanos),
+    /// Of an owner: records that a full queue has dropped.
+    pub dropped: u64,
+}
+
+impl Cluster {
+    /// What it was told.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Where this member stands.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        let other = |hash: Option<u64>| hash != Some(self.settings.config);
+        let record = self.lease.record.as_ref();
+        if self.replaced {
+            Phase::Replaced
+        } else if self.config.is_some_and(|(revision, hash)| revision != 0 && other(hash)) {
+            Phase::WrongConfig
+        } else if self.lease.incarnation != 0 {
+            Phase::Member
+        } else if self.wanted == Status::Ended {
+            Phase::Left
+        } else if record
+            .is_some_and(|r| r.status != Status::Ended && r.host != self.settings.host)
+        {
+            Phase::NameInUse
+        } else {
+            Phase::Joining
+        }
+    }
+
+    /// Until when the data path may translate, and whether the store's acknowledgements are missing.
+    #[must_use]
+    pub fn lease(&self, now: Nanos) -> (Nanos, bool) {
+        (self.lease.until, self.lease.is_silent(now, &self.settings))
+    }
+
+    /// The shards, in order.
+    pub fn shards(&self, now: Nanos) -> impl Iterator<Item = ShardStatus> {
+        let age = 2 * self.settings.timing.ttl + self.settings.timing.renew;
+        let settings = self.stream_settings();
+        (0_u16..).zip(&self.shards).map(move |(number, state)| {
+            let owner = state.seen.map(|(_, record)| (record.owner, record.epoch));
+            let (role, sender) = match &state.role {
+                RoleState::Standby(receiver) if receiver.is_ready(state.epoch(), now, age) => {
+                    (Role::Ready, None)
+                }
+                RoleState::Standby(_) => (Role::Other, None),
+                RoleState::Owner(sender) => (Role::Owner, Some(sender)),
+                RoleState::Stopping { sender, .. } | RoleState::Handing { sender, .. } => {
+                    (Role::Moving, Some(sender))
+                }
+            };
+            ShardStatus {
+                shard: Shard(number),
+                owner,
+                role,
+                standby: sender.and_then(|sender| sender.standby()),
+                is_covered: sender.is_some_and(|sender| sender.is_nearly_caught_up(now, &settings)),
+                lag: sender.map_or((0, 0), |sender| sender.lag(now)),
+                dropped: sender.map_or(0, |sender| sender.dropped),
+            }
+        })
+    }
+
+    /// Of a standby whose table was equal to its owner's: the epoch, and the number of the last message that it has applied.
+    #[cfg(test)]
+    pub(crate) fn verified(&self, shard: usize) -> Option<(u64, u64)> {
+        let RoleState::Standby(receiver) = &self.shards[shard].role else { return None };
+        let (next, is_verified) = receiver.state();
+        is_verified.then(|| (receiver.epoch(), next - 1))
+    }
+}

@@ -1,0 +1,272 @@
+//! What a member does for one input or few.
+
+use super::*;
+use crate::record::LeaseRecord;
+use crate::settings::{Fencing, Timing};
+
+const MS: Nanos = 1_000_000;
+
+fn settings() -> Settings {
+    Settings {
+        me: Member(1),
+        host: 1,
+        process: 11,
+        weight: 100,
+        shards: 2,
+        key: [1, 2],
+        config: 7,
+        fencing: Fencing::Any,
+        timing: Timing::default(),
+        queue: 100,
+        moves: 1,
+        mutant: None,
+    }
+}
+
+/// A member and the store, which takes whatever is written unless `is_down`.
+struct Single {
+    cluster: Cluster,
+    now: Nanos,
+    revision: Revision,
+    is_down: bool,
+    done: Vec<Action>,
+}
+
+impl Single {
+    fn new(settings: Settings) -> Single {
+        let cluster = Cluster::new(settings).expect("times");
+        Single { cluster, now: 1000 * MS, revision: 0, is_down: false, done: Vec::new() }
+    }
+
+    fn give(&mut self, input: Input) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            let mut out = Vec::new();
+            self.cluster.handle(self.now, input, &mut out);
+            for action in &out {
+                match action {
+                    Action::Write { key, value, .. } if !self.is_down => {
+                        self.revision += 1;
+                        let (key, revision, value) = (*key, self.revision, Some(value.clone()));
+                        inputs.push(Input::Entry { key, revision, value });
+                    }
+                    Action::Stop { shard, ticket } => {
+                        inputs.push(Input::Stopped { shard: *shard, ticket: *ticket });
+                    }
+                    _ => {}
+                }
+            }
+            self.done.extend(out);
+        }
+    }
+
+    /// Another gateway's lease, which the store has.
+    fn lease(&mut self, member: u16, record: LeaseRecord) {
+        self.revision += 1;
+        let (key, revision) = (Key::Lease(Member(member)), self.revision);
+        self.give(Input::Entry { key, revision, value: Some(Value::Lease(record)) });
+    }
+
+    fn pass(&mut self, time: Nanos) {
+        let end = self.now + time;
+        while self.cluster.wakeup() <= end {
+            self.now = self.now.max(self.cluster.wakeup());
+            self.give(Input::Tick);
+        }
+        self.now = end;
+    }
+
+    fn owned(&self) -> usize {
+        self.cluster.shards(self.now).filter(|shard| shard.role == Role::Owner).count()
+    }
+
+    fn writes(&self, wanted: Key) -> usize {
+        let is = |action: &&Action| matches!(action, Action::Write { key, .. } if *key == wanted);
+        self.done.iter().filter(is).count()
+    }
+}
+
+fn lease(host: u128, status: Status) -> LeaseRecord {
+    let peers = Peers::from([(Member(1), 1)]);
+    LeaseRecord { incarnation: 4, process: 99, host, status, sent: 5, weight: 100, peers }
+}
+
+#[test]
+fn the_first_member_owns_everything() {
+    let mut single = Single::new(settings());
+    single.give(Input::Tick);
+    assert_eq!(single.done, [], "nothing before the store is known");
+    single.give(Input::Synced);
+    assert_eq!((single.cluster.phase(), single.owned()), (Phase::Member, 2));
+    assert!(single.cluster.lease(single.now).0 > single.now);
+}
+
+#[test]
+fn a_renewal_every_tenth_of_a_second_keeps_the_lease() {
+    let mut single = Single::new(settings());
+    single.give(Input::Synced);
+    let before = single.writes(Key::Lease(Member(1)));
+    single.pass(10_000 * MS);
+    let renewals = single.writes(Key::Lease(Member(1))) - before;
+    assert!((100..=115).contains(&renewals), "{renewals}");
+    assert!(single.cluster.lease(single.now).0 > single.now + 300 * MS);
+}
+
+#[test]
+fn another_configuration_is_refused() {
+    let mut single = Single::new(settings());
+    let entry = |hash, revision| Input::Entry {
+        key: Key::Config,
+        revision,
+        value: Some(Value::Config(hash)),
+    };
+    single.give(entry(8, 1));
+    single.give(Input::Synced);
+    single.pass(1000 * MS);
+    assert_eq!((single.cluster.phase(), single.done.len()), (Phase::WrongConfig, 0));
+}
+
+#[test]
+fn a_configuration_that_changes_ends_the_translation() {
+    let mut single = Single::new(settings());
+    single.give(Input::Synced);
+    single.done.clear();
+    let value = Some(Value::Config(8));
+    single.give(Input::Entry { key: Key::Config, revision: 99, value });
+    assert_eq!(single.done[0], Action::Lease { until: 0 });
+    assert_eq!((single.cluster.phase(), single.owned()), (Phase::WrongConfig, 0));
+}
+
+#[test]
+fn a_name_in_use_on_another_host_waits_for_its_end() {
+    let mut single = Single::new(settings());
+    single.lease(1, lease(2, Status::Active));
+    single.give(Input::Synced);
+    single.pass(5000 * MS);
+    assert_eq!((single.cluster.phase(), single.writes(Key::Lease(Member(1)))), (Phase::NameInUse, 0));
+    single.lease(1, lease(2, Status::Ended));
+    assert_eq!((single.cluster.phase(), single.owned()), (Phase::Member, 2));
+    assert_eq!(single.cluster.lease.incarnation, 5);
+}
+
+#[test]
+fn a_later_process_of_the_host_takes_over_at_once() {
+    let mut single = Single::new(settings());
+    single.lease(1, lease(1, Status::Active));
+    single.give(Input::Synced);
+    assert_eq!((single.cluster.phase(), single.cluster.lease.incarnation), (Phase::Member, 5));
+    // And the earlier one, which still runs, ends.
+    single.lease(1, LeaseRecord { process: 100, incarnation: 6, ..lease(1, Status::Active) });
+    assert_eq!((single.cluster.phase(), single.owned()), (Phase::Replaced, 0));
+    single.done.clear();
+    single.pass(1000 * MS);
+    assert_eq!(single.done, []);
+}
+
+#[test]
+fn own_shards_are_taken_again_with_their_records() {
+    for (epoch, is_cleared) in [(3, false), (2, true)] {
+        let mut single = Single::new(settings());
+        let records = vec![Record { key: [1; 24], value: Some([1].into()) }];
+        single.give(Input::Loaded { shard: Shard(0), epoch, records });
+        single.lease(1, lease(1, Status::Active));
+        let record = ShardRecord { epoch: 3, owner: Member(1), incarnation: 4, wish: None };
+        single.revision += 1;
+        let (key, revision) = (Key::Shard(Shard(0)), single.revision);
+        single.give(Input::Entry { key, revision, value: Some(Value::Shard(record)) });
+        single.give(Input::Synced);
+        single.pass(1000 * MS);
+        let clears = single.done.contains(&Action::Clear { shard: Shard(0) });
+        assert_eq!((single.owned(), clears), (2, is_cleared), "epoch {epoch}");
+    }
+}
+
+#[test]
+fn leaving_stops_everything_before_the_lease_ends() {
+    let mut single = Single::new(settings());
+    single.give(Input::Synced);
+    single.done.clear();
+    single.give(Input::Command(Command::Leave));
+    single.pass(1000 * MS);
+    assert_eq!(single.cluster.phase(), Phase::Left);
+    let place = |wanted: fn(&Action) -> bool| single.done.iter().rposition(wanted).expect("one");
+    let ends = |action: &Action| {
+        matches!(action, Action::Write { value: Value::Lease(record), .. } if record.status == Status::Ended)
+    };
+    let ended = single.done.iter().position(ends).expect("the end");
+    assert!(place(|action| matches!(action, Action::Stop { .. })) < ended);
+    assert!(single.done[..ended].contains(&Action::Lease { until: 0 }));
+    single.give(Input::Command(Command::Join));
+    single.pass(1000 * MS);
+    assert_eq!((single.cluster.phase(), single.owned()), (Phase::Member, 2));
+}
+
+/// Fences of gateway 2.
+fn fences(single: &Single) -> usize {
+    single.writes(Key::Lease(Member(2)))
+}
+
+#[test]
+fn a_silent_gateway_is_fenced_after_its_lease_and_not_before() {
+    let mut single = Single::new(settings());
+    single.give(Input::Synced);
+    single.lease(2, lease(2, Status::Active));
+    single.pass(499 * MS);
+    assert_eq!(fences(&single), 0);
+    single.pass(2 * MS);
+    assert_eq!(fences(&single), 1);
+}
+
+#[test]
+fn nobody_is_fenced_by_one_that_the_store_does_not_answer() {
+    let mut single = Single::new(settings());
+    single.give(Input::Synced);
+    single.lease(2, lease(2, Status::Active));
+    single.is_down = true;
+    single.pass(5000 * MS);
+    assert_eq!(fences(&single), 0);
+}
+
+#[test]
+fn one_that_is_no_peer_fences_after_an_outage_or_when_the_operator_says_so() {
+    for is_declared in [false, true] {
+        let mut single = Single::new(settings());
+        single.give(Input::Synced);
+        single.lease(2, LeaseRecord { peers: Peers::new(), ..lease(2, Status::Active) });
+        if is_declared {
+            single.give(Input::Command(Command::Declare(Member(2))));
+        }
+        single.pass(499 * MS);
+        assert_eq!(fences(&single), 0);
+        single.pass(1000 * MS);
+        assert_eq!(fences(&single) > 0, is_declared);
+        single.pass(900_000 * MS);
+        assert!(fences(&single) > 0);
+    }
+}
+
+#[test]
+fn who_has_voted_does_not_promise_and_who_has_promised_does_not_vote() {
+    let mut single = Single::new(settings());
+    single.give(Input::Synced);
+    let of = |single: &mut Single, message: Message| {
+        single.done.clear();
+        single.give(Input::Received { from: Member(2), message });
+        single.done.iter().any(|action| {
+            let Action::Send { message, .. } = action else { return false };
+            matches!(message, Message::Promise { .. } | Message::Vote { .. })
+        })
+    };
+    single.lease(2, lease(2, Status::Active));
+    let ask = Message::Ask { incarnation: 4, sent: 1 };
+    let vote = |single: &Single| Message::VoteRequest { member: Member(2), revision: single.revision };
+    let (first, other) = (vote(&single), Message::Ask { incarnation: 3, sent: 1 });
+    assert!(!of(&mut single, other), "another incarnation");
+    assert!(of(&mut single, ask.clone()));
+    assert!(!of(&mut single, first.clone()));
+    single.now += 501 * MS;
+    assert!(of(&mut single, first));
+    assert!(!of(&mut single, ask.clone()));
+    single.lease(2, lease(2, Status::Active));
+    assert!(of(&mut single, ask), "the lease was renewed");
+}

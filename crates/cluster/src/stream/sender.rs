@@ -1,0 +1,278 @@
+//! The owner's side of a stream.
+
+use std::collections::VecDeque;
+
+use crate::record::{Digest, Incarnation, Member, Nanos, Record, RecordKey, Step};
+
+use super::Shadow;
+
+/// Records of a message at most.
+const BATCH: usize = 256;
+
+/// Messages that are sent again at a time.
+const RESENT: usize = 64;
+
+/// Times and bounds of streams, in ns and records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamSettings {
+    pub(crate) batch: Nanos,
+    pub(crate) resend: Nanos,
+    pub(crate) idle: Nanos,
+    pub(crate) queue: usize,
+}
+
+/// How far the records that the owner has already are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Snapshot {
+    /// [`Step::Begin`] is to be sent, or its acknowledgement waited for.
+    Begins,
+    /// Up to and with this key.
+    Reads(Option<RecordKey>),
+    /// Asked for the records after this key.
+    Waits(Option<RecordKey>),
+    Done,
+}
+
+/// A message that is not acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Sent {
+    pub(crate) number: u64,
+    pub(crate) digest: Digest,
+    pub(crate) step: Step,
+    at: Nanos,
+}
+
+impl Sent {
+    fn records(&self) -> usize {
+        match &self.step {
+            Step::Records(records) => records.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// What to do for a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SenderAction {
+    /// To the standby.
+    Send(Sent),
+    /// Give [`Sender::chunk`] records after a key, in order.
+    Read(Option<RecordKey>, usize),
+}
+
+/// The owner's side of a shard's stream.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Sender {
+    pub(crate) shadow: Shadow,
+    /// By incarnation: another one knows nothing of this stream.
+    standby: Option<(Member, Incarnation)>,
+    /// Number of the next message.
+    next: u64,
+    /// Number of the stream's last [`Step::Begin`].
+    begun: u64,
+    window: VecDeque<Sent>,
+    in_window: usize,
+    pending: Vec<Record>,
+    pending_since: Nanos,
+    snapshot: Snapshot,
+    ready: bool,
+    /// The highest number acknowledged.
+    acknowledged: u64,
+    /// Last message sent; last one sent again.
+    sent_at: Nanos,
+    resent_at: Nanos,
+    /// Records that were dropped from the full queue.
+    pub(crate) dropped: u64,
+}
+
+impl Sender {
+    pub(crate) fn new(shadow: Shadow) -> Sender {
+        Sender {
+            shadow,
+            standby: None,
+            next: 1,
+            begun: 0,
+            window: VecDeque::new(),
+            in_window: 0,
+            pending: Vec::new(),
+            pending_since: 0,
+            snapshot: Snapshot::Begins,
+            ready: false,
+            acknowledged: 0,
+            sent_at: 0,
+            resent_at: 0,
+            dropped: 0,
+        }
+    }
+
+    pub(crate) fn standby(&self) -> Option<Member> {
+        self.standby.map(|(member, _)| member)
+    }
+
+    /// Whom to send to, from now on.
+    pub(crate) fn set_standby(&mut self, standby: Option<(Member, Incarnation)>) {
+        if self.standby != standby {
+            self.standby = standby;
+            self.restart();
+        }
+    }
+
+    /// Begins anew, with whatever the owner has then.
+    fn restart(&mut self) {
+        self.window.clear();
+        self.in_window = 0;
+        self.pending.clear();
+        self.snapshot = Snapshot::Begins;
+        self.ready = false;
+        self.begun = 0;
+    }
+
+    /// The standby has everything.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.ready && self.window.is_empty() && self.pending.is_empty()
+    }
+
+    /// The standby is ready and answers, with few records on their way.
+    pub(crate) fn is_nearly_caught_up(&self, now: Nanos, settings: &StreamSettings) -> bool {
+        let answers = |sent: &Sent| now.saturating_sub(sent.at) < settings.resend;
+        self.ready
+            && self.window.front().is_none_or(answers)
+            && self.in_window + self.pending.len() <= 4 * BATCH
+    }
+
+    /// Records without an acknowledgement, and the age of the oldest in ns.
+    pub(crate) fn lag(&self, now: Nanos) -> (usize, Nanos) {
+        let waits = self.window.iter().find(|sent| sent.records() != 0).map(|sent| sent.at);
+        let since = waits.or((!self.pending.is_empty()).then_some(self.pending_since));
+        (self.in_window + self.pending.len(), since.map_or(0, |at| now.saturating_sub(at)))
+    }
+
+    /// Takes changes of the owner's table, in their order.
+    pub(crate) fn change(&mut self, now: Nanos, settings: &StreamSettings, records: Vec<Record>) {
+        for record in records {
+            if !self.shadow.apply(&record) || self.begun == 0 {
+                continue;
+            }
+            if self.pending.is_empty() {
+                self.pending_since = now;
+            }
+            self.pending.push(record);
+            if self.in_window + self.pending.len() > settings.queue {
+                self.dropped += (self.in_window + self.pending.len()) as u64;
+                self.restart();
+            }
+        }
+    }
+
+    /// Takes records that [`SenderAction::Read`] asked for: read after all changes given before and before all given
+    /// later. One that differs from them is a change that will be given.
+    pub(crate) fn chunk(
+        &mut self,
+        now: Nanos,
+        after: Option<RecordKey>,
+        records: Vec<Record>,
+        is_last: bool,
+    ) -> Vec<Sent> {
+        if self.snapshot != Snapshot::Waits(after) {
+            return Vec::new();
+        }
+        let mut sent = self.flush(now);
+        let last = records.last().map(|record| record.key);
+        let known: Vec<_> = records.into_iter().filter(|r| self.shadow.has(r)).collect();
+        sent.push(self.send(now, Step::Records(known)));
+        self.snapshot = Snapshot::Reads(last);
+        if is_last || last.is_none() {
+            sent.push(self.send(now, Step::End));
+            self.snapshot = Snapshot::Done;
+        }
+        sent
+    }
+
+    /// All messages before `next` are applied.
+    pub(crate) fn acknowledge(&mut self, next: u64, ready: bool) {
+        if self.begun == 0 || next <= self.begun || next > self.next || next < self.acknowledged {
+            return;
+        }
+        self.acknowledged = next;
+        while self.window.front().is_some_and(|sent| sent.number < next) {
+            self.in_window -= self.window.pop_front().map_or(0, |sent| sent.records());
+        }
+        if ready {
+            // What is still to be read, the standby has.
+            (self.ready, self.snapshot) = (true, Snapshot::Done);
+        } else if self.ready || self.snapshot == Snapshot::Done && self.window.is_empty() {
+            // It has diverged.
+            self.restart();
+        } else if self.snapshot == Snapshot::Begins {
+            self.snapshot = Snapshot::Reads(None);
+        }
+    }
+
+    /// Sends what is pending, whatever its age.
+    pub(crate) fn flush(&mut self, now: Nanos) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        while !self.pending.is_empty() {
+            let rest = self.pending.split_off(self.pending.len().min(BATCH));
+            let records = std::mem::replace(&mut self.pending, rest);
+            sent.push(self.send(now, Step::Records(records)));
+        }
+        sent
+    }
+
+    fn send(&mut self, now: Nanos, step: Step) -> Sent {
+        let sent = Sent { number: self.next, digest: self.shadow.digest(), step, at: now };
+        self.next += 1;
+        self.in_window += sent.records();
+        self.sent_at = now;
+        self.window.push_back(sent.clone());
+        sent
+    }
+
+    /// What is to be done at this time.
+    pub(crate) fn tick(&mut self, now: Nanos, settings: &StreamSettings) -> Vec<SenderAction> {
+        if self.standby.is_none() {
+            return Vec::new();
+        }
+        let mut sent = Vec::new();
+        let last = self.resent_at.max(self.window.front().map_or(0, |sent| sent.at));
+        if !self.window.is_empty() && now.saturating_sub(last) >= settings.resend {
+            self.resent_at = now;
+            sent.extend(self.window.iter().take(RESENT).cloned());
+        }
+        if self.begun == 0 {
+            self.begun = self.next;
+            sent.push(self.send(now, Step::Begin));
+        }
+        if self.pending.len() >= BATCH || now.saturating_sub(self.pending_since) >= settings.batch {
+            sent.extend(self.flush(now));
+        }
+        if now.saturating_sub(self.sent_at) >= settings.idle && self.window.is_empty() {
+            sent.push(self.send(now, Step::Idle));
+        }
+        let mut actions: Vec<_> = sent.into_iter().map(SenderAction::Send).collect();
+        if let Snapshot::Reads(after) = self.snapshot
+            && self.in_window + BATCH <= settings.queue / 2
+        {
+            self.snapshot = Snapshot::Waits(after);
+            actions.push(SenderAction::Read(after, BATCH));
+        }
+        actions
+    }
+
+    /// When [`Sender::tick`] has something to do, at the latest.
+    pub(crate) fn wakeup(&self, settings: &StreamSettings) -> Nanos {
+        if self.standby.is_none() {
+            return Nanos::MAX;
+        }
+        if self.begun == 0 || matches!(self.snapshot, Snapshot::Reads(_)) && self.in_window == 0 {
+            return 0;
+        }
+        let batch = self.pending_since + settings.batch;
+        let batch = if self.pending.is_empty() { Nanos::MAX } else { batch };
+        let window = match self.window.front() {
+            Some(sent) => self.resent_at.max(sent.at) + settings.resend,
+            None => self.sent_at + settings.idle,
+        };
+        batch.min(window)
+    }
+}
