@@ -452,10 +452,8 @@ impl Cluster {
             if fence == Fence::Write {
                 peer.tried_at = now.max(1);
                 let key = Key::Lease(*member);
-                let record = crate::record::LeaseRecord {
-                    status: Status::Ended,
-                    ..peer.record.clone()
-                };
+                let record =
+                    crate::record::LeaseRecord { status: Status::Ended, ..peer.record.clone() };
                 let (expected, value) = (peer.revision, Value::Lease(record));
                 out.push(Action::Write { key, expected, value });
             } else {

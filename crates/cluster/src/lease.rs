@@ -155,10 +155,14 @@ impl Lease {
         }
         let timing = &settings.timing;
         let by_store = self.acknowledged + timing.usable(timing.ttl);
-        let limit = self.acknowledged + timing.usable(timing.outage);
+        let outage = if mutant!(settings, NoBound) { Nanos::MAX / 4 } else { timing.outage };
+        let limit = self.acknowledged + timing.usable(outage);
+        let sets = if mutant!(settings, OneSet) { 1 } else { 2 };
         let by_peers = self
             .is_silent(now, settings)
-            .then(|| self.sets().map(|set| self.extended(now, settings, set)).min().flatten())
+            .then(|| {
+                self.sets().take(sets).map(|set| self.extended(now, settings, set)).min().flatten()
+            })
             .flatten()
             .map_or(0, |sent| (sent + timing.usable(timing.ttl)).min(limit));
         let until = by_store.max(by_peers);

@@ -48,6 +48,12 @@ pub enum Mutant {
     NoGaps,
     /// A take-over raises no epoch.
     SameEpoch,
+    /// Peers of a write that may still succeed are not asked.
+    OneSet,
+    /// Promises extend a lease for ever.
+    NoBound,
+    /// A stream goes on to a standby that was restarted.
+    SameStream,
 }
 
 /// The names of invariants.

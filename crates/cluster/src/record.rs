@@ -11,9 +11,7 @@ use crate::shard::Shard;
 pub type Nanos = u64;
 
 /// A gateway's number in the cluster's configuration.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Member(pub u16);
 
 /// What a key has in the store: a higher one is later. 0: the key is absent.
@@ -222,7 +220,13 @@ mod tests {
 
     fn replicate(records: Vec<Record>) -> Message {
         let digest = Digest { count: 1, sum: 2 };
-        Message::Replicate { shard: Shard(3), epoch: 4, number: 5, digest, step: Step::Records(records) }
+        Message::Replicate {
+            shard: Shard(3),
+            epoch: 4,
+            number: 5,
+            digest,
+            step: Step::Records(records),
+        }
     }
 
     proptest! {

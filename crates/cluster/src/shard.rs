@@ -10,9 +10,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_SHARDS: u16 = 1024;
 
 /// A shard's number.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Shard(pub u16);
 
 /// Why addresses can't be divided.
@@ -140,7 +138,8 @@ impl ShardMap {
         let mut all: Vec<Range> = Vec::new();
         for part in self.pools.get(pool).into_iter().flatten() {
             // Slots n with n * shards / slots == shard.
-            let first_of = |shard: u64| (shard * u64::from(part.slots)).div_ceil(self.shards.into());
+            let first_of =
+                |shard: u64| (shard * u64::from(part.slots)).div_ceil(self.shards.into());
             let own = first_of(shard.0.into())..first_of(u64::from(shard.0) + 1);
             let per_address = part.per_address();
             let end = u64::from(part.base)
@@ -227,7 +226,10 @@ mod tests {
     fn one_address_is_divided_by_aligned_ports() {
         let map = map(4, &[vec![range([192, 0, 2, 1], [192, 0, 2, 1], 1024, 65535)]]);
         assert_eq!(
-            (0..4).flat_map(|n| map.ranges(0, Shard(n))).map(|r| (r.low, r.high)).collect::<Vec<_>>(),
+            (0..4)
+                .flat_map(|n| map.ranges(0, Shard(n)))
+                .map(|r| (r.low, r.high))
+                .collect::<Vec<_>>(),
             [(1024, 16383), (16384, 32767), (32768, 49151), (49152, 65535)]
         );
     }

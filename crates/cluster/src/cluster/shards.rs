@@ -189,7 +189,8 @@ impl Cluster {
                 out.push(Action::Send { to: *to, message });
                 state.lose(ticket, out);
             }
-            RoleState::Owner(_) | RoleState::Stopping { .. } if is_own && record.epoch == before => {}
+            RoleState::Owner(_) | RoleState::Stopping { .. }
+                if is_own && record.epoch == before => {}
             RoleState::Standby(_) if is_own => self.own(shard, record, out),
             _ if is_own => {
                 // A planned move has failed for good: the write that could still succeed is refused now.
@@ -344,11 +345,15 @@ impl Cluster {
     fn direct(&mut self, now: Nanos, shard: Shard, out: &mut Vec<Action>) {
         let (me, ticket) = (self.settings.me, self.tickets + 1);
         let is_planned = |state: &&ShardState| {
-            matches!(state.role, RoleState::Stopping { to: Some(_), .. } | RoleState::Handing { .. })
+            matches!(
+                state.role,
+                RoleState::Stopping { to: Some(_), .. } | RoleState::Handing { .. }
+            )
         };
         let has_room = self.shards.iter().filter(is_planned).count() < self.settings.moves;
         let may_move = has_room && self.lease.reaches_store(now, &self.settings);
         let leaves = self.wanted == Status::Ended;
+        let is_same_stream = mutant!(self.settings, SameStream);
         let without_stop = mutant!(self.settings, NoStop);
         let (living, settings) = (self.living(), self.stream_settings());
         let Some(state) = self.state(shard) else { return };
@@ -356,7 +361,8 @@ impl Cluster {
         let should = order.first().copied().filter(|member| *member != me);
         let standby = should.or_else(|| order.iter().copied().find(|member| *member != me));
         let RoleState::Owner(sender) = &mut state.role else { return };
-        sender.set_standby(standby.and_then(|to| Some((to, *living.get(&to)?))));
+        let incarnation = |to| living.get(&to).map(|by| if is_same_stream { 1 } else { *by });
+        sender.set_standby(standby.and_then(|to| Some((to, incarnation(to)?))));
         let is_near = sender.is_nearly_caught_up(now, &settings);
         let moves = should.is_some() && may_move && is_near;
         if moves && due(now, state.not_before, &mut state.wake) || leaves && should.is_none() {
@@ -416,7 +422,8 @@ impl Cluster {
         let to = living.get(&to).filter(|_| !keeps).map_or((me, own), |inc| (to, *inc));
         state.written_at = now.max(1);
         state.wake = wake.min(now + timing.renew);
-        let record = ShardRecord { epoch: record.epoch + 1, owner: to.0, incarnation: to.1, ..record };
+        let record =
+            ShardRecord { epoch: record.epoch + 1, owner: to.0, incarnation: to.1, ..record };
         let value = Value::Shard(record);
         out.push(Action::Write { key: Key::Shard(shard), expected, value });
         if keeps {
@@ -455,7 +462,9 @@ fn replicate(
             let message = Message::Replicate { shard, epoch, number, digest, step };
             out.push(Action::Send { to, message });
         }
-        (SenderAction::Read(after, most), _) => out.push(Action::ReadRecords { shard, after, most }),
+        (SenderAction::Read(after, most), _) => {
+            out.push(Action::ReadRecords { shard, after, most })
+        }
         (SenderAction::Send(_), None) => {}
     }
 }

@@ -4,8 +4,8 @@ use crate::record::{Member, Nanos, Status};
 use crate::settings::Settings;
 use crate::shard::Shard;
 
-use super::shards::RoleState;
 use super::Cluster;
+use super::shards::RoleState;
 
 /// Where a member stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +76,7 @@ impl Cluster {
             Phase::Member
         } else if self.wanted == Status::Ended {
             Phase::Left
-        } else if record
-            .is_some_and(|r| r.status != Status::Ended && r.host != self.settings.host)
+        } else if record.is_some_and(|r| r.status != Status::Ended && r.host != self.settings.host)
         {
             Phase::NameInUse
         } else {

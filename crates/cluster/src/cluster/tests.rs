@@ -143,7 +143,10 @@ fn a_name_in_use_on_another_host_waits_for_its_end() {
     single.lease(1, lease(2, Status::Active));
     single.give(Input::Synced);
     single.pass(5000 * MS);
-    assert_eq!((single.cluster.phase(), single.writes(Key::Lease(Member(1)))), (Phase::NameInUse, 0));
+    assert_eq!(
+        (single.cluster.phase(), single.writes(Key::Lease(Member(1)))),
+        (Phase::NameInUse, 0)
+    );
     single.lease(1, lease(2, Status::Ended));
     assert_eq!((single.cluster.phase(), single.owned()), (Phase::Member, 2));
     assert_eq!(single.cluster.lease.incarnation, 5);
@@ -190,9 +193,7 @@ fn leaving_stops_everything_before_the_lease_ends() {
     single.pass(1000 * MS);
     assert_eq!(single.cluster.phase(), Phase::Left);
     let place = |wanted: fn(&Action) -> bool| single.done.iter().rposition(wanted).expect("one");
-    let ends = |action: &Action| {
-        matches!(action, Action::Write { value: Value::Lease(record), .. } if record.status == Status::Ended)
-    };
+    let ends = |action: &Action| matches!(action, Action::Write { value: Value::Lease(record), .. } if record.status == Status::Ended);
     let ended = single.done.iter().position(ends).expect("the end");
     assert!(place(|action| matches!(action, Action::Stop { .. })) < ended);
     assert!(single.done[..ended].contains(&Action::Lease { until: 0 }));
@@ -259,7 +260,8 @@ fn who_has_voted_does_not_promise_and_who_has_promised_does_not_vote() {
     };
     single.lease(2, lease(2, Status::Active));
     let ask = Message::Ask { incarnation: 4, sent: 1 };
-    let vote = |single: &Single| Message::VoteRequest { member: Member(2), revision: single.revision };
+    let vote =
+        |single: &Single| Message::VoteRequest { member: Member(2), revision: single.revision };
     let (first, other) = (vote(&single), Message::Ask { incarnation: 3, sent: 1 });
     assert!(!of(&mut single, other), "another incarnation");
     assert!(of(&mut single, ask.clone()));

@@ -407,8 +407,7 @@ impl World {
         for shard in 0..self.idle_since.len() {
             let Some((epoch, number)) = cluster.verified(shard) else { continue };
             let had = self.nodes.iter().find_map(|node| node.had(shard, epoch, number));
-            let is_made_up =
-                || self.nodes.iter().any(|node| node.is_before(shard, epoch, number));
+            let is_made_up = || self.nodes.iter().any(|node| node.is_before(shard, epoch, number));
             if had.map_or_else(is_made_up, |had| had != self.nodes[n].has(shard)) {
                 self.broken = Some(READY_IS_EQUAL);
             }

@@ -122,7 +122,11 @@ impl Node {
                 value: Some(value.clone()),
             };
             let records = table.records.iter().map(of).collect();
-            cluster.handle(now, Input::Loaded { shard, epoch: table.epoch, records }, &mut Vec::new());
+            cluster.handle(
+                now,
+                Input::Loaded { shard, epoch: table.epoch, records },
+                &mut Vec::new(),
+            );
         }
         self.cluster = Some(cluster);
     }
@@ -223,10 +227,15 @@ impl Node {
                         let until = if table.is_enabled { self.until } else { 0 };
                         (table.is_enabled, table.stopping) = (false, Some((*ticket, until)));
                     }
-                    Action::Send { message: Message::Replicate { shard, epoch, number, .. }, .. } => {
+                    Action::Send {
+                        message: Message::Replicate { shard, epoch, number, .. },
+                        ..
+                    } => {
                         let table = &mut self.tables[usize::from(shard.0)];
-                        let is_new =
-                            table.sent.back().is_none_or(|last| (last.0, last.1) < (*epoch, *number));
+                        let is_new = table
+                            .sent
+                            .back()
+                            .is_none_or(|last| (last.0, last.1) < (*epoch, *number));
                         if is_new {
                             table.sent.push_back((*epoch, *number, fingerprint(&table.told)));
                             if table.sent.len() > REMEMBERED {

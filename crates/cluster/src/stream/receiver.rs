@@ -21,14 +21,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(shadow: Shadow) -> Receiver {
-        Receiver {
-            shadow,
-            from: Member(0),
-            epoch: 0,
-            next: 0,
-            verified: false,
-            heard_at: 0,
-        }
+        Receiver { shadow, from: Member(0), epoch: 0, next: 0, verified: false, heard_at: 0 }
     }
 
     pub(crate) fn epoch(&self) -> u64 {
