@@ -20,6 +20,7 @@
 mod cluster;
 mod lease;
 #[cfg(test)]
+#[allow(clippy::assertions_on_constants, clippy::borrowed_box, clippy::type_complexity)]
 mod model;
 mod peer;
 mod placement;

@@ -147,7 +147,10 @@ macro_rules! mutant {
         #[cfg(test)]
         let has = $settings.has(crate::model::Mutant::$name);
         #[cfg(not(test))]
-        let has = false;
+        let has = {
+            let _: &$crate::settings::Settings = &$settings;
+            false
+        };
         has
     }};
 }

@@ -113,7 +113,7 @@ impl ShardMap {
         let prefix = host.to_bits() & mask;
         let word = mix(mix(self.key[0] ^ (prefix >> 64) as u64) ^ prefix as u64);
         let hash = mix(word ^ self.key[1]) >> 32;
-        Shard((hash * u64::from(self.shards) >> 32) as u16)
+        Shard(((hash * u64::from(self.shards)) >> 32) as u16)
     }
 
     /// The shard of an IPv4 transport address; of ICMP, `port` is the identifier. `None`: it is none of a pool's.

@@ -463,7 +463,7 @@ fn replicate(
             out.push(Action::Send { to, message });
         }
         (SenderAction::Read(after, most), _) => {
-            out.push(Action::ReadRecords { shard, after, most })
+            out.push(Action::ReadRecords { shard, after, most });
         }
         (SenderAction::Send(_), None) => {}
     }

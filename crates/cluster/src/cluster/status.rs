@@ -3,6 +3,7 @@
 use crate::record::{Member, Nanos, Status};
 use crate::settings::Settings;
 use crate::shard::Shard;
+use crate::stream::Sender;
 
 use super::Cluster;
 use super::shards::RoleState;
@@ -110,7 +111,7 @@ impl Cluster {
                 shard: Shard(number),
                 owner,
                 role,
-                standby: sender.and_then(|sender| sender.standby()),
+                standby: sender.and_then(Sender::standby),
                 is_covered: sender.is_some_and(|sender| sender.is_nearly_caught_up(now, &settings)),
                 lag: sender.map_or((0, 0), |sender| sender.lag(now)),
                 dropped: sender.map_or(0, |sender| sender.dropped),

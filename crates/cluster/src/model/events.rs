@@ -90,7 +90,8 @@ impl Event {
 impl World {
     pub(super) fn new(setup: &Setup) -> World {
         // Rates at the bounds, so that each pair of neighbours differs most.
-        let rate = |n: usize| if n % 2 == 0 { 1000 - setup.drift } else { 1000 + setup.drift };
+        let rate =
+            |n: usize| if n.is_multiple_of(2) { 1000 - setup.drift } else { 1000 + setup.drift };
         let node = |n| Arc::new(Node::new(rate(n), setup.shards));
         let mut world = World {
             time: 1,
@@ -283,7 +284,7 @@ impl World {
         for envelope in &mut self.net {
             (envelope.held_until, envelope.since) = (0, self.time);
         }
-        let mut spared = self.steps % 3 != 0;
+        let mut spared = !self.steps.is_multiple_of(3);
         for n in 0..self.nodes.len() {
             Arc::make_mut(&mut self.nodes[n]).is_paused = false;
             if !self.nodes[n].is_on && !spared {
