@@ -8,7 +8,7 @@ import tomllib
 from dataclasses import dataclass, replace
 
 # Crates that build and are tested without clang, libbpf and root.
-PURE = ["fordway-wire", "fordway-xlat", "fordway-softwire", "fordway-dns64", "fordway-dstm", "fordway-testkit", "fordway-stats", "fordway-data", "fordway-procedures"]
+PURE = ["fordway-wire", "fordway-xlat", "fordway-softwire", "fordway-dns64", "fordway-dstm", "fordway-cluster", "fordway-testkit", "fordway-stats", "fordway-data", "fordway-procedures"]
 # Crates that are built once more without their features, and which of their tests then run: those whose name contains this.
 # A run of everything takes only the core: the others' dependencies would be built once more as well (`make lint` runs them).
 BARE = {"fordway-xlat": "nat64::", "fordway-dns64": "special::", "fordway-config": "feature::"}

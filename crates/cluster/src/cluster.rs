@@ -188,6 +188,8 @@ pub struct Cluster {
     peers: BTreeMap<Member, Peer>,
     shards: Vec<ShardState>,
     tickets: u64,
+    /// The shard whose record is read next, in case that a watch has missed something.
+    reads: u16,
     /// Placement has to be computed anew.
     changed: bool,
     wake: Nanos,
@@ -218,6 +220,7 @@ impl Cluster {
             peers: BTreeMap::new(),
             shards: shards.collect(),
             tickets: 0,
+            reads: 0,
             changed: true,
             wake: 0,
             settings,
@@ -412,6 +415,8 @@ impl Cluster {
         self.wake = self.wake.min(self.lease.written_at + timing.renew);
         let expected = self.lease.revision;
         out.push(Action::Write { key, expected, value: Value::Lease(record) });
+        out.push(Action::Read { key: Key::Shard(Shard(self.reads)) });
+        self.reads = (self.reads + 1) % self.settings.shards.max(1);
     }
 
     /// Asks peers for promises, if the store does not answer.

@@ -12,7 +12,7 @@
 //! | `peer` | other gateways' leases: promises, votes, the end of a lease |
 //! | `stream` | replication of a shard's records |
 //! | `cluster` | all of it together: inputs and actions |
-//! | `model` | tests: the protocol among faults |
+//! | `model`, `mutant` | tests: the protocol among faults, and with faults of its own |
 //!
 //! `docs/cluster.md` has the failure model and the protocol.
 #![forbid(unsafe_code)]
@@ -20,8 +20,9 @@
 mod cluster;
 mod lease;
 #[cfg(test)]
-#[allow(clippy::assertions_on_constants, clippy::borrowed_box, clippy::type_complexity)]
 mod model;
+#[cfg(test)]
+mod mutant;
 mod peer;
 mod placement;
 mod record;

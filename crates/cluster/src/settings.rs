@@ -130,13 +130,13 @@ pub struct Settings {
     pub moves: usize,
     /// A fault of the protocol, which the model must find.
     #[cfg(test)]
-    pub mutant: Option<crate::model::Mutant>,
+    pub mutant: Option<crate::mutant::Mutant>,
 }
 
 impl Settings {
     /// Whether the protocol has this fault. Never, outside of tests of the model.
     #[cfg(test)]
-    pub(crate) fn has(&self, mutant: crate::model::Mutant) -> bool {
+    pub(crate) fn has(&self, mutant: crate::mutant::Mutant) -> bool {
         self.mutant == Some(mutant)
     }
 }
@@ -145,10 +145,10 @@ impl Settings {
 macro_rules! mutant {
     ($settings:expr, $name:ident) => {{
         #[cfg(test)]
-        let has = $settings.has(crate::model::Mutant::$name);
+        let has = $settings.has(crate::mutant::Mutant::$name);
         #[cfg(not(test))]
         let has = {
-            let _: &$crate::settings::Settings = &$settings;
+            let _ = &$settings;
             false
         };
         has

@@ -5,7 +5,6 @@
 mod receiver;
 mod sender;
 #[cfg(test)]
-#[allow(clippy::borrowed_box, clippy::needless_pass_by_value)]
 mod tests;
 
 use std::collections::BTreeMap;

@@ -185,6 +185,16 @@ fn own_shards_are_taken_again_with_their_records() {
 }
 
 #[test]
+fn a_shard_that_was_given_before_the_lease_is_known_is_taken() {
+    let mut single = Single::new(settings());
+    let record = ShardRecord { epoch: 9, owner: Member(1), incarnation: 1, wish: None };
+    let value = Some(Value::Shard(record));
+    single.give(Input::Entry { key: Key::Shard(Shard(0)), revision: 50, value });
+    single.give(Input::Synced);
+    assert_eq!((single.owned(), single.writes(Key::Shard(Shard(0)))), (2, 0));
+}
+
+#[test]
 fn leaving_stops_everything_before_the_lease_ends() {
     let mut single = Single::new(settings());
     single.give(Input::Synced);

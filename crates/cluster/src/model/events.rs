@@ -317,7 +317,7 @@ impl World {
                 }
             }
             Packet::Write(from, key, expected, value) => {
-                let same = setup.mutant == Some(super::Mutant::SameEpoch);
+                let same = setup.mutant == Some(crate::mutant::Mutant::SameEpoch);
                 let value = if same { super::same_epoch(value) } else { value };
                 let store = Arc::make_mut(&mut self.store);
                 match store.write(key, expected, &value) {

@@ -34,6 +34,11 @@ fn fingerprint(records: &BTreeMap<RecordKey, Box<[u8]>>) -> u64 {
     hasher.finish()
 }
 
+#[expect(clippy::borrowed_box, reason = "an item of a map's iterator")]
+fn record((key, value): (&RecordKey, &Box<[u8]>)) -> Record {
+    Record { key: *key, value: Some(value.clone()) }
+}
+
 fn put(records: &mut BTreeMap<RecordKey, Box<[u8]>>, record: &Record) {
     match &record.value {
         Some(value) => records.insert(record.key, value.clone()),
@@ -117,11 +122,7 @@ impl Node {
             table.changes.clear();
             table.told.clone_from(&table.records);
             let shard = Shard(number);
-            let of = |(key, value): (&RecordKey, &Box<[u8]>)| Record {
-                key: *key,
-                value: Some(value.clone()),
-            };
-            let records = table.records.iter().map(of).collect();
+            let records = table.records.iter().map(record).collect();
             cluster.handle(
                 now,
                 Input::Loaded { shard, epoch: table.epoch, records },
@@ -212,11 +213,7 @@ impl Node {
                 // Small chunks, so that there are several.
                 let most = most.min(2);
                 let rest = table.records.iter().filter(|(key, _)| Some(**key) > after);
-                let of = |(key, value): (&RecordKey, &Box<[u8]>)| Record {
-                    key: *key,
-                    value: Some(value.clone()),
-                };
-                let records: Vec<_> = rest.clone().take(most).map(of).collect();
+                let records: Vec<_> = rest.clone().take(most).map(record).collect();
                 let is_last = rest.count() <= most;
                 inputs.push_back(Input::Chunk { shard, after, records, is_last });
             }

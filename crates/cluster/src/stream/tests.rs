@@ -110,13 +110,10 @@ impl Pair {
     fn read(&mut self) {
         let Some(after) = self.reads.pop() else { return };
         let rest = self.owner.iter().filter(|(key, _)| Some(**key) > after);
-        let of = |(key, value): (&RecordKey, &Box<[u8]>)| Record {
-            key: *key,
-            value: Some(value.clone()),
-        };
         // Small chunks, so that there are several.
         let most = if self.owner.len() < 100 { 3 } else { 100 };
-        let records: Vec<_> = rest.clone().take(most).map(of).collect();
+        let all = rest.clone().map(|(key, value)| Record { key: *key, value: Some(value.clone()) });
+        let records: Vec<_> = all.take(most).collect();
         let is_last = rest.count() <= most;
         let sent = self.sender.chunk(self.now, after, records, is_last);
         self.send(sent);
@@ -141,8 +138,8 @@ impl Pair {
         }
     }
 
-    fn step(&mut self, step: Happening) {
-        match step {
+    fn step(&mut self, step: &Happening) {
+        match *step {
             Happening::Change(key, value) => self.change(record(key, value)),
             Happening::Pass(time) => self.now += time,
             Happening::Arrive(place) => self.arrive(place),
@@ -188,7 +185,7 @@ proptest! {
     #[test]
     fn the_standby_catches_up_whatever_was_lost(steps in proptest::collection::vec(step(), 0..200)) {
         let mut pair = Pair::new();
-        steps.into_iter().for_each(|step| pair.step(step));
+        steps.iter().for_each(|step| pair.step(step));
         pair.settle();
         prop_assert_eq!(&pair.owner, &pair.standby);
         prop_assert!(pair.receiver.is_ready(1, pair.now, 1000));

@@ -191,7 +191,7 @@ fn parts_of_the_daemon_import_only_those_before_them() {
 
 /// Crates whose modules import each other in one direction alone. A file or folder of `src` counts as one module, and
 /// what `lib.rs` exports as the module's that it comes from.
-const ACYCLIC: &str = "bpf cni config control counters data discovery dns64 dstm dstmd engine fordway lab load nameserver net \
+const ACYCLIC: &str = "bpf cluster cni config control counters data discovery dns64 dstm dstmd engine fordway lab load nameserver net \
                         procedures proxy relay resolver router serve softwire stats tester testhost tun wire xlat";
 
 /// The first word of a path, and how the text goes on.
