@@ -61,6 +61,8 @@ const RECYCLED_S: f64 = 3.0;
 const USUAL_RATE: f64 = 500_000.0;
 /// See [`USUAL_RATE`].
 const USUAL_CONNECTIONS: f64 = 400_000.0;
+/// Seconds to take a mechanism with its network down, and to start both again with the tester.
+const RENEW_S: f64 = 1.5;
 /// Seconds of reading the machine's environment and drawing the report.
 const FIXED_S: f64 = 3.0;
 
@@ -304,7 +306,7 @@ pub fn points(load: Load, profile: &Profile) -> Vec<Option<Point>> {
         Load::Streams | Load::Rrul => (Axis::Streams, profile.tcp_streams.clone()),
         Load::Connections => (Axis::Connections, profile.table_connections.clone()),
         Load::Disturbance | Load::Reset => (Axis::Octets, profile.disturbed_sizes.clone()),
-        Load::Overload => (Axis::Flows, profile.overload_flows.clone()),
+        Load::Overload => (Axis::Pairs, profile.overload_flows.clone()),
         Load::Forwarding => return grid(&forwarding(profile)),
         Load::FrameLoss => {
             return grid(
@@ -323,9 +325,17 @@ fn rfc_seconds(load: Load, profile: &Profile) -> f64 {
     let cost = |all: &[Benchmark]| {
         all.iter().map(|one| procedures::benchmark(&own, *one, USUAL_RATE).seconds).sum::<f64>()
     };
-    let connections = |n: u64| {
-        procedures::establishment(&own, n, USUAL_CONNECTIONS as u64, USUAL_CONNECTIONS / 2.0)
-            .seconds
+    let rate = USUAL_CONNECTIONS / 2.0;
+    // Each step has a deployment of its own.
+    let renewed = |cost: procedures::Cost| cost.seconds + cost.trials as f64 * RENEW_S;
+    let connections = |n: &u64| {
+        let established = procedures::establishment(&own, *n, USUAL_CONNECTIONS as u64, rate);
+        let classic = [Benchmark::Throughput, Benchmark::Latency]
+            .map(|one| procedures::benchmark(&own, one, USUAL_RATE));
+        let [throughput, latency] = classic
+            .map(|one| procedures::over_filled_table(one, &own, *n, own.stateful.fill * rate));
+        let torn_down = procedures::tear_down(&own, *n, own.stateful.fill * rate);
+        renewed(established.and(throughput).and(latency).and(torn_down))
     };
     match load {
         Load::Forwarding => {
@@ -341,18 +351,10 @@ fn rfc_seconds(load: Load, profile: &Profile) -> f64 {
         }
         Load::FrameLoss => points * (TESTER_S + own.frame_loss_rate.seconds + waits),
         Load::Overload => points * (TESTER_S + 2.0 * cost(&[Benchmark::Throughput])),
-        Load::Connections => {
-            2.0 * profile.table_connections.iter().map(|n| connections(*n)).sum::<f64>()
-        }
+        Load::Connections => profile.table_connections.iter().map(connections).sum(),
         _ => {
-            procedures::capacity(
-                &own,
-                profile.safe_connections,
-                4 * profile.safe_connections,
-                USUAL_CONNECTIONS as u64,
-                USUAL_CONNECTIONS / 2.0,
-            )
-            .seconds
+            let safe = profile.safe_connections;
+            renewed(procedures::capacity(&own, safe, 4 * safe, USUAL_CONNECTIONS as u64, rate))
         }
     }
 }

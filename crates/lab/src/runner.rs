@@ -29,6 +29,7 @@ use crate::probe::{gate, matrix};
 use crate::progress::Progress;
 use crate::state::Guard;
 use crate::topology::{Network, Shape};
+use crate::trials::benchmark::Ceiling;
 use deploy::Live;
 use loads::{is_first_packet, loads, networks};
 
@@ -53,8 +54,8 @@ pub(crate) struct Runner {
     own_clocksource: String,
     /// Lengths and repetitions of the tests of RFC 8219 and RFC 9693.
     rfc: fordway_procedures::profile::Profile,
-    /// Frames per second each way of the tester alone, by frame size, as far as they were needed.
-    highest: BTreeMap<u64, f64>,
+    /// The tester's own highest rates, by size of frame, as far as they were needed.
+    highest: BTreeMap<u64, Ceiling>,
 }
 
 impl Runner {

@@ -70,8 +70,8 @@ pub(crate) struct Measured<'a> {
     pub(crate) kind: Option<Kind>,
     /// Threads of a name server, as the arm says.
     pub(crate) threads: Option<u32>,
-    /// Highest rate each way, frames per second, of frames of these sizes without a mechanism in the way.
-    pub(crate) highest: &'a BTreeMap<u64, f64>,
+    /// The tester's own highest rates, by size of frame.
+    pub(crate) highest: &'a BTreeMap<u64, benchmark::Ceiling>,
     /// Lengths and repetitions of the tests of RFC 8219 and RFC 9693.
     pub(crate) rfc: &'a fordway_procedures::profile::Profile,
     /// Who answers for the tester's zone, where a name server stands in the network.

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Histogram, Outcome, Pace, Result, Tester, Trial};
+use crate::{Fault, Histogram, Outcome, Pace, Result, Tester, Trial};
 
 /// The highest rates over a loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub struct Jitter {
     /// How much later than due frames left.
     pub lateness: Histogram,
     /// Why the trial does not count.
-    pub invalid: Vec<String>,
+    pub invalid: Vec<Fault>,
 }
 
 /// Finds the highest rate of `trial` over a loop without a device under test, in one direction: that of a burst of `frames`, and

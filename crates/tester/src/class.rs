@@ -12,6 +12,15 @@ pub enum Direction {
     Reverse,
 }
 
+impl std::fmt::Display for Direction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Forward => "forward",
+            Self::Reverse => "reverse",
+        })
+    }
+}
+
 impl Direction {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Forward, Self::Reverse];

@@ -41,7 +41,7 @@ mod worker;
 pub use ceiling::{Ceiling, Jitter, ceiling, jitter};
 pub use class::{Class, Direction};
 pub use frame::{LARGEST, MAGIC, SMALLEST_V4, SMALLEST_V6, Stream, TAG, Tag};
-pub use outcome::{Counts, Histogram, Ipdv, Mode, Outcome, Sender, Side, Wrong};
+pub use outcome::{Counts, Fault, Histogram, Ipdv, Mode, Outcome, Sender, Side, Wrong};
 pub use setup::{End, Sending, Setup};
 pub use tester::Tester;
 pub use trial::{Addresses, Flow, Pace, Pairs, Step, Trial, Tuples};

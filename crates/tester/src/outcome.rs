@@ -1,6 +1,10 @@
 //! What a trial found. All of it can be written as JSON.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+use crate::Direction;
 
 /// A histogram of times: upper ends of ranges, ns, to three significant digits, and how often each came; ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,30 +29,75 @@ impl Histogram {
     }
 }
 
-/// Differences between the delays of consecutive frames, ns (RFC 5481; RFC 8219 section 7.3.2). Pairs of which one frame is
-/// missing do not count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ipdv {
-    /// The least.
-    pub min: i64,
-    /// The one in the middle; of an even number the lower one of two.
-    pub median: i64,
-    /// The greatest.
-    pub max: i64,
-    /// Number of pairs.
-    pub pairs: u64,
-}
+/// Differences between the delays of consecutive frames, ns, and how often each came; ascending (RFC 5481; RFC 8219 section
+/// 7.3.2). From 1024 ns on they are cut to their ten highest bits. Pairs of which one frame is missing do not count.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ipdv(pub Vec<(i64, u64)>);
 
 impl Ipdv {
-    /// Of delays in ns, plus one; 0 means that a frame is missing. `None` without a pair.
-    pub(crate) fn of(delays: &[u32]) -> Option<Self> {
+    /// Of delays in ns, plus one; 0 means that a frame is missing.
+    pub(crate) fn of(delays: &[u32]) -> Self {
         let pairs = delays.windows(2).filter(|pair| pair[0] != 0 && pair[1] != 0);
-        let mut differences: Vec<i64> =
-            pairs.map(|pair| i64::from(pair[1]) - i64::from(pair[0])).collect();
-        let middle = differences.len().checked_sub(1)? / 2;
-        let (_, &mut median, _) = differences.select_nth_unstable(middle);
-        let (min, max) = (differences.iter().min()?, differences.iter().max()?);
-        Some(Self { min: *min, median, max: *max, pairs: differences.len() as u64 })
+        let mut counts = BTreeMap::new();
+        for pair in pairs {
+            let difference = cut(i64::from(pair[1]) - i64::from(pair[0]));
+            *counts.entry(difference).or_default() += 1;
+        }
+        Self(counts.into_iter().collect())
+    }
+
+    /// Number of pairs.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// A number without what is below its ten highest bits.
+fn cut(value: i64) -> i64 {
+    let rest = (u64::BITS - value.unsigned_abs().leading_zeros()).saturating_sub(10);
+    value.signum() * ((value.abs() >> rest) << rest)
+}
+
+/// A fault of the tester, for which a trial does not count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// Somebody stopped it.
+    #[error("the trial was stopped")]
+    Stopped,
+    /// It took longer than it could.
+    #[error("the trial reached its deadline")]
+    Deadline,
+    /// Frames were lost at full sockets or at queues without one.
+    #[error("the tester itself lost frames, at full sockets or queues without one: {0}")]
+    Lost(u64),
+    /// Not all frames were sent.
+    #[error("{direction}: {sent} of {planned} frames were sent")]
+    Unsent {
+        /// The direction.
+        direction: Direction,
+        /// Frames that were sent.
+        sent: u64,
+        /// Frames that were to be.
+        planned: u64,
+    },
+    /// Frames left too late.
+    #[error("{direction}: a frame left {worst_ns} ns late, more than {limit_ns} ns")]
+    Late {
+        /// The direction.
+        direction: Direction,
+        /// The most that one was late.
+        worst_ns: u64,
+        /// The most that one may be.
+        limit_ns: u64,
+    },
+}
+
+impl Fault {
+    /// Whether it says no more than that the rate was too high for the tester.
+    pub fn is_of_rate(&self) -> bool {
+        matches!(self, Self::Unsent { .. } | Self::Late { .. })
     }
 }
 
@@ -79,8 +128,8 @@ pub struct Counts {
     pub arrivals_by_pair: Vec<u64>,
     /// One-way delays, from the time at which a frame was due to its arrival, of frames that arrived in time.
     pub delays: Histogram,
-    /// Differences between them, where each was kept.
-    pub ipdv: Option<Ipdv>,
+    /// Differences between them, where each was kept; else none.
+    pub ipdv: Ipdv,
 }
 
 /// Frames that arrived and count as lost, or belong to nothing.
@@ -155,7 +204,7 @@ pub struct Outcome {
     /// the way to the next process.
     pub processor_s: f64,
     /// Why the trial does not count: faults of the tester. Empty: it does.
-    pub invalid: Vec<String>,
+    pub invalid: Vec<Fault>,
 }
 
 impl Outcome {
@@ -183,8 +232,13 @@ mod tests {
     fn delay_variation_skips_missing_frames() {
         // Delays 9, 14, (missing), 3, 5, 4: differences 5, 2, -1.
         let found = Ipdv::of(&[10, 15, 0, 4, 6, 5]);
-        assert_eq!(found, Some(Ipdv { min: -1, median: 2, max: 5, pairs: 3 }));
-        assert_eq!(Ipdv::of(&[10, 0, 5]), None);
-        assert_eq!(Ipdv::of(&[]), None);
+        assert_eq!(found, Ipdv(vec![(-1, 1), (2, 1), (5, 1)]));
+        assert_eq!(Ipdv::of(&[10, 0, 5]).count(), 0);
+        assert_eq!(Ipdv::of(&[]).count(), 0);
+        // Exact up to ten bits, then within a thousandth.
+        assert_eq!(
+            [cut(1023), cut(-1023), cut(1025), cut(-1_000_999)],
+            [1023, -1023, 1024, -1_000_448]
+        );
     }
 }

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use fordway_procedures::stateful::Permutation;
+
 use crate::frame::{Stream, Tag, Template, Tuple};
 use crate::trial::countable;
-use crate::tuple::{Permutation, ports};
+use crate::tuple::ports;
 use crate::{Class, Direction, Enumeration, Error, Pace, Result, Trial, Tuples};
 
 /// Frames at one rate.
@@ -116,7 +118,7 @@ impl Plan {
             }
         };
         let enumerated = match trial.tuples {
-            Tuples::Enumerated(it) => Some((it, Permutation::new(trial.seed, it.flows))),
+            Tuples::Enumerated(it) => Some((it, Permutation::new(it.flows.into(), trial.seed))),
             Tuples::Random => None,
         };
         let answers = enumerated.is_some() && direction == Direction::Reverse;
@@ -219,7 +221,7 @@ impl Plan {
         }
         let (pair, ports) = match &self.enumerated {
             Some((enumeration, permutation)) if translated => {
-                enumeration.tuple(permutation.of(sequence % enumeration.flows))
+                enumeration.tuple(permutation.at((sequence % enumeration.flows).into()) as u32)
             }
             _ => ((sequence as usize % templates.len()) as u16, ports(self.seed, number)),
         };

@@ -14,7 +14,7 @@ use crate::setup::{End, Setup, bind, elsewhere, open};
 use crate::sys::Socket;
 use crate::tally::{Clock, Tally, histogram, recorder};
 use crate::worker::{Inbound, Lane, Outbound, Shared, run};
-use crate::{Class, Direction, Error, Result, Tuples, Wrong, machine, now};
+use crate::{Class, Direction, Error, Fault, Result, Tuples, Wrong, machine, now};
 
 /// Time from the threads' start to the first frame, ns.
 const LEAD: u64 = 20_000_000;
@@ -95,10 +95,7 @@ impl Tester {
         let mut done = self.exchange(trial, &plans, stop)?;
         let after = self.lost_here()?;
         if before != after {
-            done.invalid.push(format!(
-                "the tester itself lost frames, at full sockets or queues without one: {}",
-                after - before
-            ));
+            done.invalid.push(Fault::Lost(after - before));
         }
         Ok(done)
     }
@@ -298,9 +295,9 @@ impl Tester {
         .map_err(machine("sending"))?;
         let mut invalid = Vec::new();
         if stop.load(Relaxed) {
-            invalid.push("the trial was stopped".to_owned());
+            invalid.push(Fault::Stopped);
         } else if now() >= shared.deadline {
-            invalid.push("the trial reached its deadline".to_owned());
+            invalid.push(Fault::Deadline);
         }
         let lanes: Vec<(usize, Lane<'_>)> = ends.into_iter().zip(lanes).collect();
         let limit = seconds(trial.lateness_limit_s);
@@ -311,16 +308,13 @@ impl Tester {
         });
         let sides = [forward?.unwrap_or_default(), reverse?.unwrap_or_default()];
         drop(lanes);
-        for (side, name) in sides.iter().zip(["forward", "reverse"]) {
+        for (side, direction) in sides.iter().zip(Direction::ALL) {
             let sender = &side.sender;
-            if sender.sent != sender.planned {
-                let (sent, planned) = (sender.sent, sender.planned);
-                invalid.push(format!("{name}: {sent} of {planned} frames were sent"));
-            }
-            if sender.worst_lateness_ns > limit {
-                let (late, may) = (sender.worst_lateness_ns, limit);
-                invalid.push(format!("{name}: a frame left {late} ns late, more than {may} ns"));
-            }
+            let (sent, planned) = (sender.sent, sender.planned);
+            let (worst_ns, limit_ns) = (sender.worst_lateness_ns, limit);
+            invalid.extend((sent != planned).then_some(Fault::Unsent { direction, sent, planned }));
+            let late = Fault::Late { direction, worst_ns, limit_ns };
+            invalid.extend((worst_ns > limit_ns).then_some(late));
         }
         let [forward, reverse] = sides;
         let noted = self.noted().0;

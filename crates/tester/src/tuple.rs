@@ -1,13 +1,9 @@
 //! Which frame has which ports.
 
+use fordway_procedures::traffic::{DESTINATION_PORTS, SOURCE_PORTS};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
-
-/// The first source port (RFC 4814 section 4.5), and the number of source ports.
-const SOURCE_PORTS: (u16, u64) = (1024, 64_512);
-/// The first destination port, and the number of destination ports.
-const TARGET_PORTS: (u16, u64) = (1, 49_151);
 
 /// Spreads the bits of a number: two numbers never give the same one (the finaliser of splitmix64).
 fn mixed(number: u64) -> u64 {
@@ -19,53 +15,10 @@ fn mixed(number: u64) -> u64 {
 /// Pseudorandom source and destination port of a frame, by the trial's seed and the frame's number.
 pub(crate) fn ports(seed: u64, number: u64) -> [u16; 2] {
     let drawn = mixed(seed ^ mixed(number.wrapping_add(0x9e37_79b9_7f4a_7c15)));
-    let scaled = |bits: u64, (first, count): (u16, u64)| first + ((bits * count) >> 32) as u16;
-    [scaled(drawn >> 32, SOURCE_PORTS), scaled(drawn & 0xffff_ffff, TARGET_PORTS)]
-}
-
-/// A pseudorandom permutation of the numbers below a bound: a Feistel network over the next even power of two, walked
-/// along until it leads below the bound.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Permutation {
-    seed: u64,
-    bound: u32,
-    /// Bits of each half.
-    half: u32,
-}
-
-impl Permutation {
-    const ROUNDS: u64 = 4;
-
-    /// Of the numbers below `bound`.
-    pub(crate) fn new(seed: u64, bound: u32) -> Self {
-        let bits = u32::BITS - bound.saturating_sub(1).leading_zeros();
-        Self { seed, bound, half: bits.div_ceil(2).max(1) }
-    }
-
-    /// Where a number goes; one that is not below the bound stays.
-    pub(crate) fn of(&self, number: u32) -> u32 {
-        let mut at = u64::from(number);
-        if number >= self.bound {
-            return number;
-        }
-        // The way begins below the bound, on a cycle: it comes back below it.
-        loop {
-            at = self.once(at);
-            if at < u64::from(self.bound) {
-                return at as u32;
-            }
-        }
-    }
-
-    fn once(&self, number: u64) -> u64 {
-        let mask = (1 << self.half) - 1;
-        let (mut left, mut right) = (number >> self.half, number & mask);
-        for round in 0..Self::ROUNDS {
-            let key = self.seed ^ mixed(round << 32 | right);
-            (left, right) = (right, left ^ (mixed(key) & mask));
-        }
-        left << self.half | right
-    }
+    let scaled = |bits: u64, (first, last): (u16, u16)| {
+        first + ((bits * (u64::from(last - first) + 1)) >> 32) as u16
+    };
+    [scaled(drawn >> 32, SOURCE_PORTS), scaled(drawn & 0xffff_ffff, DESTINATION_PORTS)]
 }
 
 /// So many unique tuples, in a pseudorandom order (RFC 9693): every combination of a source port, a destination
@@ -131,13 +84,6 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_permutation_meets_every_number_once(seed: u64, bound in 1u32..5000) {
-            let permutation = Permutation::new(seed, bound);
-            let all: BTreeSet<u32> = (0..bound).map(|number| permutation.of(number)).collect();
-            prop_assert_eq!(all, (0..bound).collect::<BTreeSet<u32>>());
-        }
-
-        #[test]
         fn no_two_tuples_of_an_enumeration_are_alike(
             sources in 1u16..40, targets in 1u16..40, networks in 1u16..4, share in 1u32..=100,
         ) {
@@ -154,14 +100,6 @@ mod tests {
                 prop_assert!((1..1 + targets).contains(&target));
             }
         }
-    }
-
-    #[test]
-    fn a_permutation_leaves_few_numbers_beside_their_neighbours() {
-        let permutation = Permutation::new(1, 10_000);
-        let close = |n: &u32| permutation.of(*n).abs_diff(permutation.of(n + 1)) < 10;
-        // 0.2 % are expected.
-        assert!((0..9_999).filter(close).count() < 60);
     }
 
     #[test]

@@ -152,6 +152,13 @@ impl Point {
         self.0.keys().copied()
     }
 
+    /// It as a part of a file's name.
+    pub fn file_name(&self) -> String {
+        let parts: Vec<String> =
+            self.0.iter().map(|(axis, level)| format!("{}{level}", axis.name())).collect();
+        parts.join("-")
+    }
+
     /// It in words.
     pub fn label(&self) -> String {
         let words: Vec<String> = self.0.iter().map(|(axis, level)| axis.words(*level)).collect();
@@ -178,6 +185,7 @@ mod tests {
         assert_eq!(all.len(), 6);
         assert_eq!(all[0].without(Axis::Requests).label(), "10 at once");
         assert_eq!(all[5].label(), "2000 requests, 200 at once");
+        assert_eq!(all[5].file_name(), "requests2000-connections200");
         assert_eq!(all[1].at(Axis::Connections), Some(100));
         assert_eq!(all[1].at(Axis::Flows), None);
         for axis in

@@ -201,21 +201,8 @@ pub(crate) enum Tester {
     },
     /// Open flows by the hundred thousand; orders come from standard input, one JSON object a line
     Flows {
-        /// The client's device
-        #[arg(long)]
-        device: String,
-        /// Its link address, in hexadecimal
-        #[arg(long)]
-        own: String,
-        /// The next hop's link address, in hexadecimal
-        #[arg(long)]
-        next: String,
-        /// File that names the server's network namespace
-        #[arg(long)]
-        far: PathBuf,
-        /// The server's device
-        #[arg(long)]
-        far_device: String,
+        #[command(flatten)]
+        ends: crate::load::tester::Ends,
         /// Packets arrive at the server as IPv4
         #[arg(long)]
         far_v4: bool,

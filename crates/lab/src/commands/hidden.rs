@@ -10,6 +10,7 @@ use fordway_load::{background, datagrams, dns, echo, flows, frames, web};
 
 use crate::cli::{Cli, Probe, Tester};
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
+use crate::load::tester::Ends;
 use crate::probe::{client, dial, names, server, start};
 
 /// How long a door is knocked at.
@@ -125,11 +126,7 @@ pub(super) fn tester(tester: Tester) -> Result<u8> {
             super::print_json(&used)
         }
         Tester::Flows {
-            device,
-            own,
-            next,
-            far,
-            far_device,
+            ends: Ends { device, own, next, far, far_device },
             far_v4,
             source,
             target,

@@ -15,7 +15,6 @@ pub(crate) mod initiation;
 pub(crate) mod iperf;
 pub(crate) mod perf;
 pub(crate) mod ping;
-pub(crate) mod search;
 pub(crate) mod sessions;
 pub(crate) mod sink;
 pub(crate) mod tester;

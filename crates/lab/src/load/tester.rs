@@ -28,28 +28,35 @@ const SHIFTS: [u8; 2] = [8, 64];
 /// The same address in every network.
 const ONE: u8 = 128;
 
-/// The devices that a tester stands at.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Stand {
+/// The devices between which a tester stands.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Ends {
     /// The client's device
     #[arg(long)]
-    device: String,
+    pub(crate) device: String,
     /// Its link address, in hexadecimal
     #[arg(long)]
-    own: String,
-    /// Its next hop's link address, in hexadecimal
+    pub(crate) own: String,
+    /// The next hop's link address, in hexadecimal
     #[arg(long)]
-    next: String,
+    pub(crate) next: String,
     /// File that names the server's network namespace
     #[arg(long)]
-    far: PathBuf,
+    pub(crate) far: PathBuf,
     /// The server's device
     #[arg(long)]
-    far_device: String,
-    /// Its link address, in hexadecimal
+    pub(crate) far_device: String,
+}
+
+/// The devices at which a tester of paced frames stands.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Stand {
+    #[command(flatten)]
+    ends: Ends,
+    /// The link address of the server's device, in hexadecimal
     #[arg(long)]
     far_own: String,
-    /// Its next hop's link address, in hexadecimal
+    /// The link address of the server's next hop, in hexadecimal
     #[arg(long)]
     far_next: String,
     /// Octets of the largest frame
@@ -67,15 +74,15 @@ impl Stand {
         mut answers: impl Write,
     ) -> Result<()> {
         let client = End {
-            device: self.device,
+            device: self.ends.device,
             namespace: None,
-            own: address(&self.own)?,
-            next: address(&self.next)?,
+            own: address(&self.ends.own)?,
+            next: address(&self.ends.next)?,
             queues: 1,
         };
         let server = End {
-            device: self.far_device,
-            namespace: Some(self.far),
+            device: self.ends.far_device,
+            namespace: Some(self.ends.far),
             own: address(&self.far_own)?,
             next: address(&self.far_next)?,
             queues: 1,

@@ -108,6 +108,12 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
             .is_none()
             .then(|| "nginx is not installed: apt-get install nginx-light".into())
     });
+    let nat44 = experiment.mechanisms.iter().any(|arm| arm.implementation == "nftables");
+    check(&|m| nat44 && m == Metric::TearDownRate, &|| {
+        find_program("conntrack")
+            .is_none()
+            .then(|| "conntrack is not installed: apt-get install conntrack".into())
+    });
     check(&|m| m.load() == Some(Load::Initiation), &|| {
         find_program("tcpdump")
             .is_none()

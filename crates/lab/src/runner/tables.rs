@@ -15,7 +15,7 @@ use fordway_procedures::stateful::{
 use fordway_procedures::tester::{Order, Outcome, Tester};
 use fordway_procedures::throughput::throughput;
 use fordway_procedures::traffic::{
-    DESTINATION_PORTS, Limit, Maximum, Point as Setup, SOURCE_PORTS, Traffic,
+    DESTINATION_PORTS, Direction, Limit, Maximum, Point as Setup, SOURCE_PORTS, Traffic,
 };
 use fordway_tester::{Counts, Enumeration, Pace, Side};
 
@@ -29,7 +29,7 @@ use crate::mechanism::Room;
 use crate::process::interrupted;
 use crate::trials::Values;
 use crate::trials::benchmark::{
-    blank, counted, ended, lack, late, ordered, remark, technology, wait,
+    Ceiling, blank, connections, ended, finish, lack, late, ordered, remark, technology, wait,
 };
 
 /// The frames of RFC 9693: the smallest.
@@ -38,6 +38,8 @@ const SMALLEST: u64 = 64;
 const SEED: u64 = 9693;
 /// The capacity of a table is looked for up to so many times what it surely holds.
 const MOST: u64 = 16;
+/// Seconds for which sessions of UDP live, less what is between two phases.
+const UDP_LIFETIME_S: f64 = 290.0;
 /// µs in a ms.
 const US: f64 = 1e3;
 
@@ -137,12 +139,7 @@ impl Tester for Renewed<'_> {
                 outcome?
             }
         };
-        if interrupted() {
-            return Err(LabError::Interrupted);
-        }
-        remark(&outcome, &mut self.remarks);
-        wait(order.waits.settle)?;
-        Ok(counted(order, &outcome))
+        finish(order, &outcome, &mut self.remarks)
     }
 
     fn restore(&mut self) -> Result<()> {
@@ -156,6 +153,12 @@ impl StatefulTester for Renewed<'_> {
     }
 
     fn require_timeout(&mut self, seconds: f64) -> Result<()> {
+        // Connection tracking is told; other mechanisms keep their own time (RFC 6146 section 4: at least two minutes).
+        if self.arm.implementation != "nftables" && seconds > UDP_LIFETIME_S {
+            let why =
+                format!("a step takes {seconds:.0} s, and sessions of UDP live for five minutes");
+            return Err(LabError::Tester(why));
+        }
         self.timeout_s = seconds;
         Ok(())
     }
@@ -227,12 +230,12 @@ impl Runner {
         trial: &mut Trial,
         values: &mut Values,
     ) -> Result<()> {
-        let connections = match load {
+        let wanted = match load {
             Load::Connections => point.and_then(|point| point.at(Axis::Connections)).unwrap_or(0),
             _ => self.profile().safe_connections,
         };
         let sessions =
-            u32::try_from(2 * connections).map_err(|error| LabError::Usage(error.to_string()))?;
+            u32::try_from(2 * wanted).map_err(|error| LabError::Usage(error.to_string()))?;
         let room = match load {
             Load::Reset => FEW_SESSIONS,
             // Addresses and ports of earlier steps are gone with their deployments.
@@ -242,8 +245,7 @@ impl Runner {
             Load::Reset => point.and_then(|point| point.at(Axis::Octets)).unwrap_or(SMALLEST),
             _ => SMALLEST,
         };
-        let missing = || LabError::Usage(format!("no highest rate of frames of {size} octets"));
-        let highest = self.highest.get(&size).copied().ok_or_else(missing)?;
+        let highest = Ceiling::of(&self.highest, size, trial)?;
         trial.started = now();
         trial.exit_status = Some(0);
         let profile = self.rfc.clone();
@@ -254,7 +256,8 @@ impl Runner {
             room: Room::of(room),
             now: None,
             timeout_s: 0.0,
-            tuples: fordway_tester::Tuples::Random,
+            tuples: connections(Some(arm.kind))
+                .map_or(fordway_tester::Tuples::Random, fordway_tester::Tuples::Enumerated),
             seed: SEED,
             said: String::new(),
             remarks: Vec::new(),
@@ -263,10 +266,14 @@ impl Runner {
         let mut session = Session::new(&mut renewed, profile.waits, &cancelled);
         let frame = Frame::of(technology(Some(arm.kind)), size as u16);
         let maximum = Maximum { rate: highest, limit: Limit::Calibrated };
-        let setup = Setup { traffic: Traffic::of(frame), maximum };
+        let mut setup = Setup { traffic: Traffic::of(frame), maximum };
         let p = &profile.stateful;
         let result = match load {
             Load::Reset => (|| {
+                if connections(Some(arm.kind)).is_some() {
+                    // What the server sent to connections from before the reset would never get through.
+                    setup.traffic.direction = Direction::Forward;
+                }
                 let rate = throughput(&mut session, &setup, &profile.throughput)?.rate.median;
                 if rate > 0.0 {
                     let found = reset(&mut session, &setup.traffic, rate, &profile.reset)?;
@@ -280,8 +287,11 @@ impl Runner {
             })(),
             Load::Connections => (|| {
                 let none = fordway_procedures::Ended::Precondition("ports do not suffice");
-                let tuples = Tuples::at_least(connections).ok_or(none)?;
+                let tuples = Tuples::at_least(wanted).ok_or(none)?;
                 trial.cap = Some(highest / 1e3);
+                if tuples.count() != wanted {
+                    trial.flags.push(format!("{} connections", tuples.count()));
+                }
                 let found = establishment(&mut session, tuples, highest as u64, p, SEED)?;
                 let rate = found.rate.median;
                 values.insert(Metric::EstablishmentRate, Ok(rate / 1e3));
@@ -291,8 +301,8 @@ impl Runner {
                 let connections = tuples.count();
                 let rate = p.fill * rate;
                 let filling = Filling { tuples, connections, seed: SEED, rate, size: p.size };
-                let wanted = |metric| metrics.contains(&metric);
-                if wanted(Metric::StatefulThroughput) || wanted(Metric::StatefulTypicalLatency) {
+                let wants = |metric| metrics.contains(&metric);
+                if wants(Metric::StatefulThroughput) || wants(Metric::StatefulTypicalLatency) {
                     let found = over_filled_table(&mut session, &filling, p.gap_s, |session| {
                         let found = throughput(session, &setup, &profile.throughput)?;
                         let rate = found.rate.median;
@@ -329,7 +339,7 @@ impl Runner {
                         }
                     }
                 }
-                if wanted(Metric::TearDownRate) {
+                if wants(Metric::TearDownRate) {
                     let found = tear_down(&mut session, &filling, p.gap_s, 1);
                     let value = match found {
                         Ok(found) => Ok(found.rate.median / 1e3),
@@ -340,7 +350,7 @@ impl Runner {
                 Ok(())
             })(),
             _ => {
-                let (safe, most) = (connections, MOST * connections);
+                let (safe, most) = (wanted, MOST * wanted);
                 let found = capacity(&mut session, safe, most, highest as u64, p, SEED);
                 found.map(|found| {
                     if found.beyond.is_none() {
@@ -353,7 +363,9 @@ impl Runner {
         renewed.end();
         let said = std::mem::take(&mut renewed.said);
         trial.flags.append(&mut renewed.remarks);
-        let name = format!("{}-{}.jsonl", arm.name, format!("{load:?}").to_lowercase());
+        let load = format!("{load:?}").to_lowercase();
+        let point = point.map_or_else(String::new, |point| format!("-{}", point.file_name()));
+        let name = format!("block{}-{}-{load}{point}.jsonl", trial.block, arm.name);
         fordway_data::files::write_file(&self.raw.join(name), said.as_bytes())?;
         result.map_err(ended)
     }

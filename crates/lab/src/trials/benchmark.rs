@@ -1,9 +1,10 @@
 //! The tester of RFC 8219 and RFC 9693 at a deployment: what the procedures order, as trials of `fordway_tester`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fordway_data::spec::Kind;
-use fordway_procedures::distribution::Distribution;
+use fordway_data::trial::Trial as Taken;
 use fordway_procedures::error::Ended;
 use fordway_procedures::frame::{Frame, LEAST_V6, Technology};
 use fordway_procedures::search::Search;
@@ -47,18 +48,27 @@ pub(super) struct Bench<'a> {
     seed: u64,
     /// What is worth knowing of the trials so far.
     pub(super) remarks: Vec<String>,
+    /// Frames to be translated in all trials so far, up and down: sent, learning frames included, and arrived in any time.
+    pub(super) passed: [[u64; 2]; 2],
 }
 
 impl<'a> Bench<'a> {
     /// Puts it there, for frames of up to so many octets.
     pub(super) fn open(at: &'a Measured<'a>, largest: u16) -> Result<Self> {
         let generator = Generator::open(at.backend, at.network, largest.max(LEAST_V6))?;
-        let tuples = is_stateful(at.kind).then_some(Enumeration {
-            flows: CONNECTIONS,
-            source_ports: SOURCE_PORTS,
-            target_ports: TARGET_PORTS,
-        });
-        Ok(Self { at, generator, tuples, is_filled: false, seed: 1, remarks: Vec::new() })
+        let (tuples, remarks) = (connections(at.kind), Vec::new());
+        let passed = [[0; 2]; 2];
+        Ok(Self { at, generator, tuples, is_filled: false, seed: 1, remarks, passed })
+    }
+
+    /// Counts what a trial sent, and what arrived.
+    fn note(&mut self, trial: &Trial, outcome: &fordway_tester::Outcome) {
+        let learning = u64::from(trial.learning) * u64::from(trial.networks);
+        let sides = [&outcome.forward.translated, &outcome.reverse.translated];
+        for (passed, counts) in self.passed.iter_mut().zip(sides).filter(|(_, c)| c.sent > 0) {
+            passed[0] += counts.sent + learning;
+            passed[1] += counts.received + counts.late;
+        }
     }
 
     /// A trial without any frame yet.
@@ -74,6 +84,7 @@ impl<'a> Bench<'a> {
         let seconds = f64::from(tuples.flows) / OPENED_PER_S;
         let trial = Trial { forward: Pace::steady(OPENED_PER_S, seconds), ..self.blank(frame) };
         let outcome = self.generator.run(&trial)?;
+        self.note(&trial, &outcome);
         if outcome.noted < u64::from(tuples.flows) {
             let (noted, wanted) = (outcome.noted, tuples.flows);
             return Err(LabError::Failed(format!("{noted} of {wanted} connections were opened")));
@@ -134,7 +145,7 @@ pub(crate) fn blank(network: &Network, translated: Pairs, size: u16, tuples: Tup
 }
 
 /// What came of an order, as procedures count it.
-pub(crate) fn counted(order: &Order, outcome: &fordway_tester::Outcome) -> Outcome {
+fn counted(order: &Order, outcome: &fordway_tester::Outcome) -> Outcome {
     let sides = [(Direction::Forward, &outcome.forward), (Direction::Reverse, &outcome.reverse)];
     let used = order.traffic.directions();
     let streams = sides.into_iter().filter(|(direction, _)| used.contains(direction));
@@ -142,19 +153,57 @@ pub(crate) fn counted(order: &Order, outcome: &fordway_tester::Outcome) -> Outco
     Outcome { streams: streams.collect() }
 }
 
-/// Faults of the tester that are no matter of the rate.
+/// What came of an order, after the device has had its time to settle. Faults of the tester are remarked, but for rates that are
+/// too high: those are what a search looks for.
+pub(crate) fn finish(
+    order: &Order,
+    outcome: &fordway_tester::Outcome,
+    remarks: &mut Vec<String>,
+) -> Result<Outcome> {
+    if interrupted() {
+        return Err(LabError::Interrupted);
+    }
+    remark(outcome, remarks);
+    wait(order.waits.settle)?;
+    Ok(counted(order, outcome))
+}
+
+/// Remarks each fault once.
 pub(crate) fn remark(outcome: &fordway_tester::Outcome, remarks: &mut Vec<String>) {
-    for why in &outcome.invalid {
-        // That a rate is too high is what a search looks for.
-        if !why.contains("late") && !why.contains("were sent") && !remarks.contains(why) {
-            remarks.push(why.clone());
+    for fault in outcome.invalid.iter().filter(|fault| !fault.is_of_rate()) {
+        let why = fault.to_string();
+        if !remarks.contains(&why) {
+            remarks.push(why);
         }
     }
 }
 
-/// The highest rate each way without a mechanism in the way, frames per second, for frames of a size: what a burst of both ends
-/// leaves at, or less where frames are lost at that rate.
-pub(crate) fn highest(at: &Measured<'_>, size: u64) -> Result<f64> {
+/// The tester's own highest rate each way, without a mechanism in the way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ceiling {
+    /// Frames per second.
+    rate: f64,
+    /// Whether it passes every frame, in time, at that rate.
+    is_clean: bool,
+}
+
+impl Ceiling {
+    /// Of frames of a size, as far as known. Where the tester loses frames by itself, the trial does not count.
+    pub(crate) fn of(known: &BTreeMap<u64, Self>, size: u64, trial: &mut Taken) -> Result<f64> {
+        let missing = || LabError::Usage(format!("no highest rate of frames of {size} octets"));
+        let Self { rate, is_clean } = known.get(&size).copied().ok_or_else(missing)?;
+        if !is_clean {
+            trial.invalid.push(format!(
+                "the tester alone, without a mechanism, loses frames of {size} octets or sends them late at the lowest rate \
+                 that was tried, {rate:.0} frames/s each way: is the machine busy?"
+            ));
+        }
+        Ok(rate)
+    }
+}
+
+/// Finds the ceiling for frames of a size: what a burst of both ends leaves at, or less where frames are lost at that rate.
+pub(crate) fn highest(at: &Measured<'_>, size: u64) -> Result<Ceiling> {
     let octets = u16::try_from(size).map_err(|error| LabError::Usage(error.to_string()))?;
     let mut bench = Bench::open(at, octets)?;
     let traffic = traffic(at, octets);
@@ -171,13 +220,15 @@ pub(crate) fn highest(at: &Measured<'_>, size: u64) -> Result<f64> {
     let found = with(&mut bench, waits, |session| {
         search.run(|rate, _| session.passes(&traffic, rate, seconds))
     })?;
-    let none = || LabError::Tester(format!("it alone loses frames of {size} octets"));
-    Ok(found.ok_or_else(none)?.rate)
+    let rate = found.map_or(search.least, |found| found.rate);
+    Ok(Ceiling { rate, is_clean: found.is_some() })
 }
 
-/// Whether a mechanism passes frames of known connections alone.
-fn is_stateful(kind: Option<Kind>) -> bool {
-    matches!(kind, Some(Kind::Nat64 | Kind::Nat44 | Kind::NatPt))
+/// The connections of a mechanism that passes no frame of others; `None`: it keeps none.
+pub(crate) fn connections(kind: Option<Kind>) -> Option<Enumeration> {
+    let is_stateful = matches!(kind, Some(Kind::Nat64 | Kind::Nat44 | Kind::NatPt));
+    let (source_ports, target_ports) = (SOURCE_PORTS, TARGET_PORTS);
+    is_stateful.then_some(Enumeration { flows: CONNECTIONS, source_ports, target_ports })
 }
 
 /// How a mechanism turns frames into others.
@@ -198,12 +249,8 @@ impl Tester for Bench<'_> {
         // Other ports each time. The connections of a stateful mechanism stay what they are.
         self.seed += u64::from(self.tuples.is_none());
         let outcome = self.generator.run(&trial)?;
-        if interrupted() {
-            return Err(LabError::Interrupted);
-        }
-        remark(&outcome, &mut self.remarks);
-        wait(order.waits.settle)?;
-        Ok(counted(order, &outcome))
+        self.note(&trial, &outcome);
+        finish(order, &outcome, &mut self.remarks)
     }
 
     fn restore(&mut self) -> Result<()> {
@@ -224,11 +271,11 @@ pub(crate) fn late(side: &Side) -> u64 {
     late.map(|(_, count)| count).sum()
 }
 
-/// One direction of a trial. What left too late counts as not sent.
+/// One direction of a trial. What left too late counts as not sent, and so as not received: what was lost stays lost.
 fn stream(direction: Direction, side: &Side, record: Record) -> Stream {
     let Side { translated, native, .. } = side;
     let both = |of: fn(&Counts) -> u64| of(translated) + of(native);
-    let sent = both(|counts| counts.sent).saturating_sub(late(side));
+    let late = late(side);
     let kept = |wanted: bool| wanted.then_some(());
     let delays = |counts: &Counts| -> Vec<(i64, u64)> {
         let of = |(ns, count): &(u64, u64)| (i64::try_from(*ns).unwrap_or(i64::MAX), *count);
@@ -240,23 +287,15 @@ fn stream(direction: Direction, side: &Side, record: Record) -> Stream {
     let last = lost(|counts| counts.last_loss_s).reduce(f64::max);
     Stream {
         direction,
-        sent,
-        received: both(|counts| counts.received).min(sent),
+        sent: both(|counts| counts.sent).saturating_sub(late),
+        received: both(|counts| counts.received).saturating_sub(late),
         duplicates: both(|counts| counts.duplicates),
         reordered: both(|counts| counts.reordered),
         delays: kept(timed).map(|()| [delays(translated), delays(native)].concat().into()),
-        variations: kept(record == Record::Every).map(|()| variations(&[translated, native])),
+        variations: kept(record == Record::Every)
+            .map(|()| [&translated.ipdv.0[..], &native.ipdv.0].concat().into()),
         losses: first.zip(last).map(|(first, last)| Losses { first, last }),
     }
-}
-
-/// The tester keeps three numbers of all differences, which are what is reported (RFC 8219 section 7.3.2): here each of
-/// them stands once, and the median for all others.
-fn variations(classes: &[&Counts]) -> Distribution {
-    let all = classes.iter().filter_map(|counts| counts.ipdv);
-    let bins =
-        all.flat_map(|it| [(it.min, 1), (it.median, it.pairs.saturating_sub(2)), (it.max, 1)]);
-    bins.collect::<Vec<_>>().into()
 }
 
 /// The error of the lab that ended a procedure.

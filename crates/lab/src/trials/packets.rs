@@ -139,7 +139,13 @@ pub(super) fn frames(
 }
 
 /// The receiver's count must agree with its device's, and with the mechanism's own.
-fn check(trial: &mut Trial, at: &Measured<'_>, way: Way, arrived: u64, sent: Option<u64>) {
+pub(super) fn check(
+    trial: &mut Trial,
+    at: &Measured<'_>,
+    way: Way,
+    arrived: u64,
+    sent: Option<u64>,
+) {
     let devices = at.network.receiving_devices(way, at.in_kernel);
     let seen = devices.iter().find_map(|d| Some((*d, trial.links.get(*d)?.rx_packets)));
     if let Some((device, carried)) = seen.filter(|(_, carried)| *carried < arrived) {

@@ -4,12 +4,12 @@ use fordway_data::spec::{Metric, Mixed};
 use fordway_data::trial::{Shares, Trial};
 use fordway_load::dns::authority::Asked;
 use fordway_load::dns::client::{Answered, Order};
+use fordway_procedures::search::{Found, Length, Search};
 
 use super::{Before, Lack, Measured, Values, now};
 use crate::error::{LabError, Result};
 use crate::load::dns::{Authority, Client, target, time_limit, window};
 use crate::load::dnsperf;
-use crate::load::search::{Length, search as find};
 use crate::mechanism::Placement;
 
 /// Questions that others may ask meanwhile: readiness, the gate.
@@ -20,6 +20,8 @@ const MAX_FAILED: f64 = 0.01;
 const MAX_UNKNOWN: f64 = 0.02;
 /// Share of the questions that must be passed on for new names: some answers come after the last count.
 const LEAST_PASSED_ON: f64 = 0.97;
+/// Below this share of the guess no rate is looked for.
+const LEAST: f64 = 1.0 / 64.0;
 /// A sender that was later than this is remarked, in µs.
 const FLAG_LAG_US: f64 = 20_000.0;
 /// Where the series of names of each load begin: none is another's.
@@ -119,7 +121,9 @@ pub(super) fn search(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) 
     let mut best: Option<(f64, Answered)> = None;
     let mut cpu = None;
     let most = profile.dns_rate_max.map_or(f64::INFINITY, f64::from);
-    let rate = find(guess.max(100.0), most, profile.dns_precision, |rate, length| {
+    let guess = guess.max(100.0).min(most);
+    let search = Search { guess, least: LEAST * guess, most, precision: profile.dns_precision };
+    let found = search.run(|rate, length| -> Result<bool> {
         series += 1;
         let seconds = match length {
             Length::Short => profile.dns_search_s,
@@ -149,8 +153,8 @@ pub(super) fn search(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) 
     }
     // What the processors did while the rate was held, not while it was looked for.
     trial.cpu = cpu.or(trial.cpu);
-    let found = match (rate, best) {
-        (Some(rate), Some((_, told))) => {
+    let found = match (found, best) {
+        (Some(Found { rate, .. }), Some((_, told))) => {
             note(trial, &told);
             trial.offered = Some(rate);
             trial.histogram = told.histogram;

@@ -1,6 +1,6 @@
 //! The benchmarks of RFC 8219 section 7 and section 10 on a deployment, which is one repetition of each.
 
-use fordway_data::spec::{Axis, Metric, Point};
+use fordway_data::spec::{Axis, Metric, Point, Way};
 use fordway_data::trial::Trial;
 use fordway_procedures::back_to_back::back_to_back;
 use fordway_procedures::latency::{Definition, latency};
@@ -16,7 +16,8 @@ use fordway_procedures::traffic::{
 };
 use fordway_procedures::variation::variation;
 
-use super::benchmark::{Bench, lack, traffic, with};
+use super::benchmark::{Bench, Ceiling, lack, traffic, with};
+use super::packets::check;
 use super::{Before, Lack, Measured, Values, now};
 use crate::error::{LabError, Result};
 
@@ -29,7 +30,7 @@ const SMALLEST: u64 = 64;
 const LOSSY: usize = 1;
 
 /// What is sent at a point.
-fn setup(at: &Measured<'_>, point: Option<&Point>) -> Result<Setup> {
+fn setup(at: &Measured<'_>, point: Option<&Point>, trial: &mut Trial) -> Result<Setup> {
     let level = |axis, default| point.and_then(|point| point.at(axis)).unwrap_or(default);
     let size = level(Axis::Octets, SMALLEST);
     let octets = u16::try_from(size).map_err(|error| LabError::Usage(error.to_string()))?;
@@ -38,9 +39,7 @@ fn setup(at: &Measured<'_>, point: Option<&Point>) -> Result<Setup> {
         networks: level(Axis::Networks, 1) as u16,
         ..traffic(at, octets)
     };
-    let found = at.highest.get(&size).copied();
-    let missing = || LabError::Usage(format!("no highest rate of frames of {size} octets"));
-    let maximum = Maximum { rate: found.ok_or_else(missing)?, limit: Limit::Calibrated };
+    let maximum = Maximum { rate: Ceiling::of(at.highest, size, trial)?, limit: Limit::Calibrated };
     Ok(Setup { traffic, maximum })
 }
 
@@ -48,7 +47,8 @@ fn setup(at: &Measured<'_>, point: Option<&Point>) -> Result<Setup> {
 fn measured<R>(
     at: &Measured<'_>,
     setup: &Setup,
-    name: &str,
+    load: &str,
+    point: Option<&Point>,
     trial: &mut Trial,
     work: impl FnOnce(&mut Bench<'_>) -> Result<R>,
 ) -> Result<R> {
@@ -58,8 +58,13 @@ fn measured<R>(
     let before = Before::read(at)?;
     let done = work(&mut bench);
     before.finish(at, trial)?;
-    let frame = setup.traffic.frame.size;
-    at.keep(&format!("{name}-{frame}.jsonl"), &bench.generator.said)?;
+    let name = point.map_or_else(String::new, |point| format!("-{}", point.file_name()));
+    at.keep(&format!("{load}{name}.jsonl"), &bench.generator.said)?;
+    for (way, [sent, arrived]) in [Way::Up, Way::Down].into_iter().zip(bench.passed) {
+        if sent > 0 {
+            check(trial, at, way, arrived, Some(sent));
+        }
+    }
     trial.exit_status = Some(0);
     trial.flags.append(&mut bench.remarks);
     done
@@ -88,11 +93,11 @@ pub(super) fn forwarding(
     trial: &mut Trial,
     values: &mut Values,
 ) -> Result<()> {
-    let setup = setup(at, point)?;
+    let setup = setup(at, point, trial)?;
     let profile = at.rfc;
     let wanted = |metric| at.metrics.contains(&metric);
     trial.cap = Some(setup.maximum.rate / 1e3);
-    measured(at, &setup, "forwarding", trial, |bench| {
+    measured(at, &setup, "forwarding", point, trial, |bench| {
         with(bench, profile.waits, |session| {
             let found = throughput(session, &setup, &profile.throughput)?;
             let rate = found.rate.median;
@@ -156,10 +161,10 @@ pub(super) fn disturbance(
     trial: &mut Trial,
     values: &mut Values,
 ) -> Result<()> {
-    let setup = setup(at, point)?;
+    let setup = setup(at, point, trial)?;
     let profile = at.rfc;
     let wanted = |metric| at.metrics.contains(&metric);
-    measured(at, &setup, "disturbance", trial, |bench| {
+    measured(at, &setup, "disturbance", point, trial, |bench| {
         with(bench, profile.waits, |session| {
             let rate = throughput(session, &setup, &profile.throughput)?.rate.median;
             use Metric::*;
@@ -201,13 +206,12 @@ pub(super) fn frame_loss(
     trial: &mut Trial,
     values: &mut Values,
 ) -> Result<()> {
-    let setup = setup(at, point)?;
+    let setup = setup(at, point, trial)?;
     let share = point.and_then(|point| point.at(Axis::Share)).unwrap_or(100);
     let rate = setup.maximum.rate * share as f64 / 100.0;
     trial.offered = Some(rate);
     let seconds = at.rfc.frame_loss_rate.seconds;
-    let name = format!("loss-{share}");
-    let (loss, short) = measured(at, &setup, &name, trial, |bench| {
+    let (loss, short) = measured(at, &setup, "loss", point, trial, |bench| {
         with(bench, at.rfc.waits, |session| {
             let load = Load::Constant { rate, seconds };
             let order = session.order(&setup.traffic, load, Record::Counts);
@@ -231,11 +235,10 @@ pub(super) fn overload(
     trial: &mut Trial,
     values: &mut Values,
 ) -> Result<()> {
-    let setup = setup(at, None)?;
-    let flows = point.and_then(|point| point.at(Axis::Flows)).unwrap_or(1) as u32;
+    let setup = setup(at, None, trial)?;
+    let flows = point.and_then(|point| point.at(Axis::Pairs)).unwrap_or(1) as u32;
     let profile = at.rfc;
-    let name = format!("overload-{flows}");
-    let found = measured(at, &setup, &name, trial, |bench| {
+    let found = measured(at, &setup, "overload", point, trial, |bench| {
         with(bench, profile.waits, |session| {
             let start = Start::Simultaneous;
             let one = Traffic { flows: Flows::ONE, ..setup.traffic };

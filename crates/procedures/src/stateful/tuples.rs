@@ -35,16 +35,19 @@ impl Tuples {
     /// Source ports that section 4.1 has in mind: a few times ten thousand.
     pub const WIDE: u32 = 40_000;
 
-    /// At least this many connections between one pair of addresses: a fixed, larger range of source ports, and as many
-    /// destination ports as it takes (RFC 9693 sections 4.1 and 5.1). `None` if ports do not suffice.
+    /// At least this many connections between one pair of addresses: a large range of source ports, and few destination
+    /// ports (RFC 9693 sections 4.1 and 5.1). Exactly this many if up to four times as many destination ports as it takes divide
+    /// it. `None` if ports do not suffice.
     pub fn at_least(connections: u64) -> Option<Self> {
-        let source_ports = connections.clamp(1, u64::from(Self::WIDE));
-        let destination_ports = u32::try_from(connections.div_ceil(source_ports).max(1)).ok()?;
+        let fewest = connections.div_ceil(u64::from(Self::WIDE)).max(1);
+        let exact = (fewest..=4 * fewest).find(|ports| connections.is_multiple_of(*ports));
+        let destination_ports = exact.unwrap_or(fewest);
+        let source_ports = connections.div_ceil(destination_ports).max(1);
         let tuples = Self {
             source_addresses: 1,
-            source_ports: source_ports as u32,
+            source_ports: u32::try_from(source_ports).ok()?,
             destination_addresses: 1,
-            destination_ports,
+            destination_ports: u32::try_from(destination_ports).ok()?,
         };
         tuples.is_valid().then_some(tuples)
     }
@@ -142,6 +145,8 @@ fn mix(value: u64) -> u64 {
 mod tests {
     use std::collections::BTreeSet;
 
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -175,13 +180,35 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn a_permutation_meets_every_number_once(seed: u64, bound in 1u64..5000) {
+            let permutation = Permutation::new(bound, seed);
+            let all: BTreeSet<u64> = (0..bound).map(|number| permutation.at(number)).collect();
+            prop_assert_eq!(all, (0..bound).collect::<BTreeSet<u64>>());
+        }
+    }
+
+    #[test]
+    fn a_permutation_leaves_few_numbers_beside_their_neighbours() {
+        let permutation = Permutation::new(10_000, 1);
+        let close = |n: &u64| permutation.at(*n).abs_diff(permutation.at(n + 1)) < 10;
+        // 0.2 % are expected.
+        assert!((0..9_999).filter(close).count() < 60);
+    }
+
     #[test]
     fn source_ports_are_many_and_destination_ports_few() {
         let tuples = Tuples::at_least(4_000_000).unwrap();
         assert_eq!((tuples.source_ports, tuples.destination_ports), (40_000, 100));
         assert_eq!(tuples.count(), 4_000_000);
         assert_eq!(Tuples::at_least(40_001).unwrap().destination_ports, 2);
-        assert_eq!(Tuples::at_least(500).unwrap().count(), 500);
+        for exact in [1, 500, 40_000, 40_002, 100_000, 10_000_000] {
+            assert_eq!(Tuples::at_least(exact).unwrap().count(), exact);
+        }
+        // A prime number of connections has no other divisor.
+        assert_eq!(Tuples::at_least(1_000_003).unwrap().count(), 1_000_012);
+        assert_eq!(Tuples::at_least(0).unwrap().count(), 1);
         assert_eq!(Tuples::at_least(40_000 * 49_152), None);
         assert!(!Tuples { source_ports: 64_513, ..tuples }.is_valid());
         let last = tuples.tuple(3_999_999);
