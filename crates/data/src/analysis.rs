@@ -84,23 +84,14 @@ pub(crate) fn analyse(
         latest.iter().filter(|t| t.block > 0).map(|t| &t.condition).collect();
     conditions.sort();
     conditions.dedup();
+    let by_place = by_place(&latest);
     for condition in conditions {
-        for (metric, point) in places(experiment, &latest, condition) {
-            let of = |m: &MechanismSpec| -> Vec<&Trial> {
-                let here = |t: &&&Trial| {
-                    t.block > 0
-                        && t.condition == *condition
-                        && t.metric == metric
-                        && t.point.as_ref() == point
-                        && t.mechanism == m.name
-                };
-                latest.iter().filter(here).copied().collect()
-            };
+        for (metric, point) in places(experiment, &by_place, condition) {
             let mut cells: Vec<Cell> = Vec::new();
             for m in experiment.mechanisms.iter().filter(|m| run.mechanisms.contains(&m.name)) {
-                let trials = of(m);
-                if !trials.is_empty() {
-                    cells.push(cell(m, condition, metric, &trials, &results));
+                let place = (condition, metric, point, m.name.as_str());
+                if let Some(trials) = by_place.get(&place) {
+                    cells.push(cell(m, condition, metric, trials, &results));
                 }
             }
             results.drift.extend(drift(&cells, &experiment.sentinel, condition, metric));
@@ -177,21 +168,33 @@ fn latest(trials: &[Trial]) -> Vec<&Trial> {
     all
 }
 
+/// Condition, metric, point and mechanism of trials.
+type Place<'a> = (&'a Condition, Metric, Option<&'a Point>, &'a str);
+
+/// The trials of blocks, by what they measured.
+fn by_place<'a>(trials: &[&'a Trial]) -> BTreeMap<Place<'a>, Vec<&'a Trial>> {
+    let mut all: BTreeMap<Place<'_>, Vec<&Trial>> = BTreeMap::new();
+    for t in trials.iter().filter(|t| t.block > 0) {
+        let place = (&t.condition, t.metric, t.point.as_ref(), t.mechanism.as_str());
+        all.entry(place).or_default().push(t);
+    }
+    all
+}
+
 /// Metrics of the experiment, each with the points at which there are trials of it.
 fn places<'a>(
     experiment: &Experiment,
-    trials: &[&'a Trial],
+    trials: &BTreeMap<Place<'a>, Vec<&'a Trial>>,
     condition: &Condition,
 ) -> Vec<(Metric, Option<&'a Point>)> {
-    let mut all = Vec::new();
-    for metric in &experiment.metrics {
-        let here = trials
-            .iter()
-            .filter(|t| t.block > 0 && t.condition == *condition && t.metric == *metric);
-        let points: BTreeSet<Option<&Point>> = here.map(|t| t.point.as_ref()).collect();
-        all.extend(points.into_iter().map(|point| (*metric, point)));
-    }
-    all
+    let here = trials.keys().filter(|(own, ..)| *own == condition);
+    let found: BTreeSet<(Metric, Option<&Point>)> =
+        here.map(|(_, metric, point, _)| (*metric, *point)).collect();
+    let of = |metric: &Metric| {
+        let own = found.iter().filter(|(own, _)| own == metric).copied();
+        own.collect::<Vec<_>>()
+    };
+    experiment.metrics.iter().flat_map(of).collect()
 }
 
 fn gate_of(trial: &Trial) -> Vec<Check> {

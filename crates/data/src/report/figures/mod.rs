@@ -12,7 +12,7 @@ mod series;
 mod tail;
 pub mod time;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -43,7 +43,7 @@ const BAND: RGBColor = RGBColor(0xD3, 0xE4, 0xD7);
 const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
 
 /// One colour per mechanism, the same in every figure.
-const PALETTE: [RGBColor; 29] = [
+const PALETTE: [RGBColor; 33] = [
     RGBColor(0x2F, 0x6F, 0xBE),
     RGBColor(0x86, 0xAF, 0xE0),
     RGBColor(0x1D, 0x41, 0x7A),
@@ -73,6 +73,10 @@ const PALETTE: [RGBColor; 29] = [
     RGBColor(0xFD, 0x7E, 0x14),
     RGBColor(0x36, 0x4F, 0xC7),
     RGBColor(0x9C, 0x36, 0xB5),
+    RGBColor(0x5C, 0x7C, 0xFA),
+    RGBColor(0x1B, 0x6E, 0x8A),
+    RGBColor(0x94, 0xA3, 0x1A),
+    RGBColor(0x79, 0x55, 0x48),
 ];
 
 /// Names that always have the palette's colour of the same place.
@@ -108,16 +112,24 @@ const ORDER: [&str; 29] = [
     "site-apache",
 ];
 
-/// The place of a mechanism of an experiment in the palette. Those without a colour of their own take, in their order, the
-/// colours that no other arm of the experiment has; they are shared only where there are more arms than colours.
+/// The place of a mechanism of an experiment in the palette. Those without a colour of their own, and those whose colour an arm before
+/// them has, take in their order the colours that no other arm of the experiment has; they are shared only where there are more arms
+/// than colours.
 pub fn slot(experiment: &Experiment, mechanism: &str) -> usize {
-    if let Some(own) = own_slot(mechanism) {
+    let arms = || experiment.mechanisms.iter().map(|arm| arm.name.as_str());
+    let mut taken: BTreeMap<usize, &str> = BTreeMap::new();
+    for name in arms() {
+        if let Some(own) = own_slot(name) {
+            taken.entry(own).or_insert(name);
+        }
+    }
+    let has_own =
+        |name: &str| own_slot(name).filter(|own| taken.get(own).is_none_or(|n| *n == name));
+    if let Some(own) = has_own(mechanism) {
         return own;
     }
-    let arms = || experiment.mechanisms.iter().map(|arm| arm.name.as_str());
-    let taken: BTreeSet<usize> = arms().filter_map(own_slot).collect();
-    let free: Vec<usize> = (0..PALETTE.len()).filter(|place| !taken.contains(place)).collect();
-    let mut others = arms().filter(|name| own_slot(name).is_none());
+    let free: Vec<usize> = (0..PALETTE.len()).filter(|place| !taken.contains_key(place)).collect();
+    let mut others = arms().filter(|name| has_own(name).is_none());
     let number = others.position(|name| name == mechanism).unwrap_or(0);
     free.get(number % free.len().max(1)).copied().unwrap_or(number % PALETTE.len())
 }
@@ -264,6 +276,7 @@ fn responsive(svg: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn ticks_have_no_trailing_zeros() {
