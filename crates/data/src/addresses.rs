@@ -14,6 +14,8 @@ pub const ROUTER_V6: &str = "2001:db8:1::d";
 pub const CLAT_V4: &str = "192.0.0.1";
 /// A translator's own IPv4 address, where it needs one (RFC 7335).
 pub const ROUTER_V4: &str = "192.0.0.2";
+/// The IPv4 address of a CLAT's box itself where [`ROUTER_V4`] is the application's (RFC 7335).
+pub const BESIDE_V4: &str = "192.0.0.3";
 /// The application's IPv6 address in a box of its own.
 pub const APP_V6: &str = "2001:db8:2::2";
 /// The middle box's own IPv6 address; a name server there listens to it.
@@ -67,5 +69,9 @@ pub const FLOWS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf00, 0, 0, 0, 0, 1
 pub const FLOWS_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 /// The first of many hosts on an IPv6 link, all behind the client.
 pub const MANY_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf00, 0xffff, 0, 0, 0, 0);
+/// Networks of the hosts behind a client's box of its own: the application's, and those of the flow tester that are used.
+pub const LAN_V4: [&str; 2] = ["203.0.113.0/30", "198.18.0.0/16"];
+/// The prefix in which a CLAT there shows these hosts to the network (RFC 6877 section 6.3), within that of the flow tester.
+pub const LAN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf00, 0x464, 0, 0, 0, 0);
 /// IPv4 addresses that stand for IPv6 hosts between the two steps of a chain.
 pub const BETWEEN_V4: &str = "198.19.0.0/16";

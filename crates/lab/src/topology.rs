@@ -4,12 +4,15 @@
 //! one hop     client ───────── host ───────── iperf
 //! two hops    app ── client ── host ───────── iperf
 //! no hop      client ──────────────────────── iperf      (calibration)
+//!
+//! two ends    app ── client ══ host ───────── iperf      (464XLAT, softwire with two hops)
 //! ```
 //!
 //! A stateless gateway stands in the `host` box, between an IPv4 client and the IPv6 server; a stateful
 //! one between the IPv6 client and a server that has IPv4 alone. NAT44 stands there between two IPv4 links,
 //! and the server has no route to what is behind it. An IPv6-only network whole is both: a CLAT at the client,
-//! and a stateful translator and DNS64 in the `host` box.
+//! and a stateful translator and DNS64 in the `host` box. With two hops the CLAT, or the client's end of a softwire, serves the hosts
+//! of an IPv4 link, and the link between both ends has room for what they add.
 //!
 //! Every box is a namespace of the lab. Next hops are link-local, forwarding is on, and the server
 //! owns 64:ff9b::192.0.0.171, so that a stateless translator alone reaches an "IPv4-only" target.
@@ -42,6 +45,8 @@ pub(crate) struct Shape {
     /// Whether the application's link carries the CLAT's IPv4 (a translator in the `client` box of
     /// the two-hop topology).
     pub(crate) clat_link: bool,
+    /// Whether the application's link has native IPv4 that ends at the mechanism in the `client` box.
+    pub(crate) lan_v4: bool,
     /// Whether frames are handed on by XDP.
     pub(crate) by_xdp: bool,
     /// Whether the veth devices keep their offloads.
@@ -60,6 +65,7 @@ impl Shape {
             far_v4: mechanism.kind.joins_v6_to_v4(),
             hidden: mechanism.kind == Kind::Nat44,
             clat_link: mechanism.kind == Kind::Clat && mechanism.hops == 2,
+            lan_v4: mechanism.kind.has_hosts_behind() && mechanism.hops == 2,
             by_xdp: mechanism.attach.as_deref() == Some("xdp"),
             offloads,
         }
@@ -74,6 +80,7 @@ impl Shape {
             far_v4: false,
             hidden: false,
             clat_link: false,
+            lan_v4: false,
             by_xdp: false,
             offloads,
         }
@@ -151,6 +158,17 @@ impl Network {
     pub(crate) fn published(&self) -> IpAddr {
         let own = self.target.is_ipv4() || self.kind == Kind::ReverseProxy;
         if own { self.target } else { self.server_address }
+    }
+
+    /// Whether a mechanism with two ends serves hosts on a link of their own, not the box of its near end.
+    pub(crate) fn has_hosts_behind(&self) -> bool {
+        self.kind.has_hosts_behind() && self.app != self.client
+    }
+
+    /// MTU of the link where packets are largest: of two devices that packets pass one after the other, the link between them has
+    /// room for what is added there (RFC 8219 section 5.1).
+    pub(crate) fn widest_mtu(&self) -> u16 {
+        widest_mtu(self.has_hosts_behind())
     }
 
     /// Whether two translators stand on the path, one after the other.
@@ -340,6 +358,16 @@ fn feature(backend: &dyn Backend, place: &Place, device: &str, set: [&str; 2]) -
         done => done.map(drop),
     }
 }
+
+/// See [`Network::widest_mtu`].
+pub(crate) fn widest_mtu(has_hosts_behind: bool) -> u16 {
+    if has_hosts_behind { CORE_MTU } else { MTU }
+}
+
+/// MTU of a link.
+const MTU: u16 = 1500;
+/// MTU of the link between the two ends of a mechanism that serves hosts behind it: an IPv4 packet of 1,500 octets in an IPv6 packet.
+const CORE_MTU: u16 = MTU + 40;
 
 /// The same in every namespace. Error limits are lifted, so that probes of ICMP errors do not
 /// depend on chance; duplicate address detection would only delay.

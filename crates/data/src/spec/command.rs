@@ -33,6 +33,9 @@ pub struct Commands {
     /// A command that prints its counters as JSON: `to_v6` and `to_v4` with `packets`, `octets` and `drops` by reason; `sessions`, `questions`, `requests`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<String>,
+    /// A command that makes it forget all sessions at once; without it, the one that stays is ended, and connection tracking flushed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forget: Vec<String>,
     /// A command whose first line of output is its version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub version: Vec<String>,
@@ -56,6 +59,17 @@ pub enum End {
     Client,
     /// The box in the middle, of two.
     Middle,
+}
+
+impl End {
+    /// What the deployment's name has behind it at one of two ends.
+    pub fn part(self) -> Option<&'static str> {
+        match self {
+            Self::Only => None,
+            Self::Client => Some("client"),
+            Self::Middle => Some("middle"),
+        }
+    }
 }
 
 /// What may stand in braces, and what becomes of it.
@@ -93,7 +107,11 @@ pub fn fixed(kind: Kind, end: End, hops: u8, name: &str) -> Option<String> {
         (Kind::Xlat464, End::Client, "pool6") => net::NAT64_POOL6,
         (Kind::Xlat464, End::Client, "server_v4") => net::SERVER_V4,
         (Kind::Xlat464, End::Client, "server_v6") => net::SERVER_V4_EMBEDDED,
-        (Kind::Xlat464, End::Client, _) => return one_end(Kind::Clat, hops, name),
+        // Hosts behind the client's box are translated to the address that its own applications have.
+        (Kind::Xlat464 | Kind::Softwire, End::Client, "device_down") => {
+            return one_end(Kind::Clat, hops, name);
+        }
+        (Kind::Xlat464, End::Client, _) => return one_end(Kind::Clat, 1, name),
         (Kind::Xlat464, _, "client_v6") => net::CLAT_V6,
         (Kind::Xlat464, ..) => return one_end(Kind::Nat64, hops, name),
         (Kind::Softwire, _, "tunnel_v6") => net::TUNNEL_END_V6,
@@ -102,7 +120,7 @@ pub fn fixed(kind: Kind, end: End, hops: u8, name: &str) -> Option<String> {
         // There is no prefix: nothing is translated.
         (Kind::Softwire, _, "pool6" | "server_v6") => return None,
         (Kind::Softwire, _, "server_v4") => net::SERVER_V4,
-        (Kind::Softwire, End::Client, _) => return one_end(Kind::Clat, hops, name),
+        (Kind::Softwire, End::Client, _) => return one_end(Kind::Clat, 1, name),
         (Kind::Softwire, ..) => return one_end(Kind::Nat64, hops, name),
         _ => return one_end(kind, hops, name),
     };
@@ -138,7 +156,7 @@ fn one_end(kind: Kind, hops: u8, name: &str) -> Option<String> {
         "pool4_first" => kind.joins_v6_to_v4().then_some(net::POOL4_FIRST)?,
         "between_v4" => in_middle(net::BETWEEN_V4)?,
         // With two hops the application holds 192.0.0.2 and the box 192.0.0.1.
-        "router_v4" if clat && hops == 2 => "192.0.0.3",
+        "router_v4" if clat && hops == 2 => net::BESIDE_V4,
         "router_v4" => net::ROUTER_V4,
         "router_v6" if middle => net::GATEWAY_V6,
         "router_v6" => net::ROUTER_V6,
@@ -215,6 +233,7 @@ impl Commands {
             ("run", &self.run),
             ("ready", &self.ready),
             ("counters", &self.counters),
+            ("forget", &self.forget),
             ("version", &self.version),
         ] {
             let words = argv.iter().enumerate();
@@ -282,6 +301,8 @@ mod tests {
             [net::BOUND_V4; 2]
         );
         assert_eq!(of(Kind::Softwire, End::Client, "tunnel_v6").unwrap(), net::TUNNEL_END_V6);
+        let behind = |name| fixed(Kind::Xlat464, End::Client, 2, name).unwrap();
+        assert_eq!([behind("device_down"), behind("client_v4")], ["to-app", net::CLAT_V4]);
         assert_eq!(of(Kind::Softwire, End::Middle, "pool6"), None);
     }
 }

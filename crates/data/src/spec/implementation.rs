@@ -21,7 +21,7 @@ pub fn kinds(implementation: &str) -> Option<Vec<Kind>> {
         "command" => Kind::ALL.into_iter().filter(by_command).collect(),
         "native" => vec![Native],
         "nftables" => vec![Nat44],
-        "tayga" => vec![Clat, Nat64, Xlat464],
+        "tayga" => vec![Clat, Nat64, Siit, Xlat464],
         "tundra" => vec![Clat],
         "jool" => vec![Clat, Nat64, Siit],
         "unbound" | "bind" => vec![Dns64],
@@ -35,9 +35,8 @@ pub fn kinds(implementation: &str) -> Option<Vec<Kind>> {
 /// Hops of a CLAT by an implementation; `None`: either number.
 pub(crate) fn clat_hops(implementation: &str) -> Option<u8> {
     match implementation {
-        "command" => None,
         // Its application has a box of its own.
         "jool" => Some(2),
-        _ => Some(1),
+        _ => None,
     }
 }

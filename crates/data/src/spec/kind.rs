@@ -156,7 +156,17 @@ impl Kind {
 
     /// Whether there has to be exactly one box between the ends.
     pub(crate) fn stands_between(self) -> bool {
-        !matches!(self, Self::Native | Self::Clat)
+        !matches!(self, Self::Native | Self::Clat) && !self.has_hosts_behind()
+    }
+
+    /// Whether its client's end can serve hosts on a link of their own: with two hops.
+    pub fn has_hosts_behind(self) -> bool {
+        matches!(self, Self::Softwire | Self::Xlat464)
+    }
+
+    /// Whether it keeps a session for each connection of hosts that share an address.
+    pub fn is_stateful(self) -> bool {
+        matches!(self, Self::Nat64 | Self::NatPt | Self::Nat44 | Self::Xlat464)
     }
 
     /// Whether the server has IPv4 alone, and the way to the client has none but the mechanism's.
@@ -195,6 +205,7 @@ mod tests {
             assert!(!kind.joins_v6_to_v4() && !kind.needs_dns64(), "{kind:?}");
         }
         assert!(Trt.in_the_middle() && Trt.needs_dns64() && Trt.carries() == Carries::Transport);
+        assert!(!Softwire.stands_between() && Kind::Dstm.stands_between());
         assert!(Softwire.opens_back() && !Nat44.opens_back() && !Trt.opens_back());
         assert!(Proxy.joins_v6_to_v4() && !Proxy.needs_dns64());
         assert!(Softwire.joins_v6_to_v4() && !Softwire.in_the_middle());

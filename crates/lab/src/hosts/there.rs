@@ -7,8 +7,10 @@ use serde_json::Value;
 
 use super::orders::{Deploy, Order, Placed};
 use super::{Far, Held};
+use crate::backend::Place;
 use crate::error::{LabError, Result};
-use crate::mechanism::{Availability, Context, Counted, Deployed, Mechanism, Memory};
+use crate::mechanism::{Availability, Context, Counted, Deployed, Forget, Mechanism, Memory};
+use crate::topology::Network;
 
 /// One part of an arm, there.
 pub(crate) struct There {
@@ -81,6 +83,14 @@ impl Mechanism for There {
 
     fn tracks_connections(&self, kind: Kind) -> bool {
         self.own.tracks_connections(kind)
+    }
+
+    fn tracks_at<'a>(&self, spec: &MechanismSpec, network: &'a Network) -> Option<&'a Place> {
+        self.own.tracks_at(spec, network)
+    }
+
+    fn forget<'a>(&self, context: Context<'a>) -> Forget<'a> {
+        self.own.forget(context)
     }
 
     fn memory(&self, deployed: &Deployed) -> Option<Memory> {

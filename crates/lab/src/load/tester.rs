@@ -26,7 +26,7 @@ const SLOWEST_BURST: f64 = 10_000.0;
 /// Bits behind those that count networks: IPv4 networks of length 24, IPv6 networks of length 64.
 const SHIFTS: [u8; 2] = [8, 64];
 /// The same address in every network.
-const ONE: u8 = 128;
+pub(crate) const ONE: u8 = 128;
 
 /// The devices between which a tester stands.
 #[derive(Debug, clap::Args)]
@@ -129,9 +129,12 @@ impl Generator {
         network.receive_offload_on(backend)?;
         let hex = |octets: [u8; 6]| octets.map(|octet| format!("{octet:02x}")).concat();
         let link = |place, device| mac(backend, place, device).map(hex);
-        let (own, far_own) = (link(&network.client, "uplink")?, link(&network.server, "uplink")?);
+        let (own, far_own) = (link(&network.app, "uplink")?, link(&network.server, "uplink")?);
         let (next, far_next) = match &network.host {
-            Some(host) => (link(host, "to-client")?, link(host, "to-iperf")?),
+            Some(host) if network.app == network.client => {
+                (link(host, "to-client")?, link(host, "to-iperf")?)
+            }
+            Some(host) => (link(&network.client, "to-app")?, link(host, "to-iperf")?),
             None => (far_own.clone(), own.clone()),
         };
         let far = backend.namespace(&network.server).display().to_string();
@@ -147,9 +150,9 @@ impl Generator {
         ];
         let values = values.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
         let argv: Vec<String> = argv.into_iter().map(str::to_owned).chain(values).collect();
-        let dialogue = backend.talk(&network.client, &argv, READY)?;
+        let dialogue = backend.talk(&network.app, &argv, READY)?;
         if let Some(host) = network.host.as_ref().filter(|_| beside(network)) {
-            // The server of a stateful translator has no IPv6 address, and needs none for frames that the tester takes.
+            // A server of IPv4 alone has no IPv6 address, and needs none for frames that the tester takes.
             let route =
                 ["ip", "-6", "route", "replace", "2001:db8:5::/64", "via", "fe80::2", "dev"];
             must(backend, host, &[&route[..], &["to-iperf"]].concat())?;
@@ -199,7 +202,8 @@ fn seconds(trial: &Trial) -> f64 {
 
 /// Whether native IPv6 can pass beside what is translated.
 fn beside(network: &Network) -> bool {
-    network.host.is_some() && matches!(network.kind, Kind::Siit | Kind::Nat64)
+    let translates = matches!(network.kind, Kind::Siit | Kind::Nat64 | Kind::NatPt);
+    network.host.is_some() && (translates || network.has_hosts_behind())
 }
 
 /// One address for all networks.
@@ -217,7 +221,12 @@ fn hosts(v4: bool) -> Addresses {
 
 /// Addresses of the frames that a mechanism translates, each way as they are sent.
 fn pairs(network: &Network) -> Result<Pairs> {
-    let forward = Flow { source: hosts(network.target.is_ipv4()), target: one(network.target) };
+    let source = match network.kind {
+        // A CLAT knows the address of its application alone.
+        Kind::Clat => one(network.app_address),
+        _ => hosts(network.target.is_ipv4()),
+    };
+    let forward = Flow { source, target: one(network.target) };
     let source = one(network.server_address);
     let target = match network.kind {
         // A stateless gateway shows IPv4 hosts in its prefix (RFC 6052 section 2.2).
@@ -229,8 +238,8 @@ fn pairs(network: &Network) -> Result<Pairs> {
             let shown = prefix.to_bits() | u128::from(FLOWS_V4.to_bits());
             Addresses { first: Ipv6Addr::from_bits(shown).into(), shift: SHIFTS[0] }
         }
-        // What a stateful one shows is learned.
-        Kind::Native => hosts(network.server_address.is_ipv4()),
+        Kind::Native | Kind::DualStack => hosts(network.server_address.is_ipv4()),
+        // What a stateful mechanism shows is learned.
         _ => one(network.seen_address),
     };
     Ok(Pairs { forward, reverse: Flow { source, target } })
@@ -244,4 +253,99 @@ fn native(network: &Network) -> Result<Option<Pairs>> {
     let forward = Flow { source: hosts, target: server };
     let reverse = Flow { source: server, target: hosts };
     Ok(beside(network).then_some(Pairs { forward, reverse }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Shape;
+    use fordway_data::spec::Experiment;
+
+    /// The network of an arm of an experiment.
+    fn network(experiment: &str, arm: &str) -> Network {
+        let experiment = Experiment::find(experiment).unwrap();
+        let arm = experiment.mechanism(arm).unwrap();
+        Network::described("x-", Shape::of(arm, true), Some(arm)).unwrap()
+    }
+
+    /// Source and destination in the first network, each way as they are sent.
+    fn first(pairs: Pairs) -> [[String; 2]; 2] {
+        [pairs.forward, pairs.reverse]
+            .map(|flow| [flow.source, flow.target].map(|side| side.first.to_string()))
+    }
+
+    /// Whether the client's side has an address in each network.
+    fn varies(pairs: Pairs) -> [bool; 2] {
+        [pairs.forward.source, pairs.reverse.target].map(|side| side.shift != ONE)
+    }
+
+    #[test]
+    fn frames_have_the_addresses_of_their_link() {
+        for (experiment, arm, forward, reverse, both) in [
+            (
+                "rfc8219",
+                "native-v6",
+                ["2001:db8:f00::1", "2001:db8:5::5"],
+                ["2001:db8:5::5", "2001:db8:f00::1"],
+                [true, true],
+            ),
+            (
+                "rfc8219",
+                "native-v4-2hop",
+                ["198.18.0.0", "198.51.100.2"],
+                ["198.51.100.2", "198.18.0.0"],
+                [true, true],
+            ),
+            (
+                "rfc8219",
+                "siit-tayga",
+                ["198.18.0.0", "198.51.100.2"],
+                ["2001:db8:5::5", "2001:db8:64::c612:0"],
+                [true, true],
+            ),
+            (
+                "rfc8219",
+                "nat64-tayga",
+                ["2001:db8:f00::1", "2001:db8:64::c633:6402"],
+                ["198.51.100.2", "203.0.113.64"],
+                [true, false],
+            ),
+            (
+                "rfc8219",
+                "464xlat-fordway-interface",
+                ["198.18.0.0", "198.51.100.2"],
+                ["198.51.100.2", "203.0.113.64"],
+                [true, false],
+            ),
+            (
+                "rfc8219",
+                "softwire-fordway-interface",
+                ["198.18.0.0", "198.51.100.2"],
+                ["198.51.100.2", "203.0.113.65"],
+                [true, false],
+            ),
+            // Its application alone.
+            (
+                "rfc8219",
+                "clat-tundra",
+                ["192.0.0.2", "192.0.0.171"],
+                ["64:ff9b::c000:ab", "2001:db8:1::c"],
+                [false, false],
+            ),
+        ] {
+            let pairs = pairs(&network(experiment, arm)).unwrap();
+            assert_eq!(first(pairs), [forward, reverse].map(|way| way.map(str::to_owned)), "{arm}");
+            assert_eq!(varies(pairs), both, "{arm}");
+        }
+    }
+
+    #[test]
+    fn native_frames_pass_where_the_whole_path_has_ipv6() {
+        let has = |arm| native(&network("rfc8219", arm)).unwrap().is_some();
+        for arm in ["siit-tayga", "nat64-tayga", "nat-pt-fordway-interface"] {
+            assert!(has(arm), "{arm}");
+        }
+        assert!(has("464xlat-fordway-interface") && has("softwire-fordway-interface"));
+        assert!(!has("clat-tundra") && !has("nat44"));
+    }
 }

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fordway_data::spec::{Commands, End, Kind, filled, fixed};
+use fordway_data::spec::{Commands, End, Kind, MechanismSpec, filled, fixed};
 use serde_json::{Value, json};
 
-use super::{Availability, Context, Counted, Deployed, Mechanism, Placement, run_dir};
+use super::{Availability, Context, Counted, Deployed, Forget, Mechanism, Placement, run_dir};
 use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::process::{self, Output, find_program, run_str};
 use crate::state::Down;
+use crate::topology::Network;
 
 /// How long one of its commands may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -111,7 +112,8 @@ impl Mechanism for Command {
             return deploy(context, commands, place, End::Only);
         };
         let host = context.network.host.as_ref().ok_or_else(|| super::no_middle(context.spec))?;
-        let names = ["middle", "client"].map(|part| format!("{}-{part}", context.name));
+        let names = [End::Middle, End::Client]
+            .map(|end| format!("{}-{}", context.name, end.part().unwrap_or_default()));
         // Who serves is there before who asks.
         let middle = deploy(Context { name: &names[0], ..context }, commands, host, End::Middle)?;
         let place = &context.network.client;
@@ -161,7 +163,36 @@ impl Mechanism for Command {
 
     fn tracks_connections(&self, kind: Kind) -> bool {
         // Whether it does is its own affair; room that nobody needs costs nothing.
-        matches!(kind, Kind::Nat44 | Kind::Nat64 | Kind::NatPt | Kind::DualStack | Kind::Xlat464)
+        kind.is_stateful() || matches!(kind, Kind::DualStack | Kind::Softwire)
+    }
+
+    fn tracks_at<'a>(&self, spec: &MechanismSpec, network: &'a Network) -> Option<&'a Place> {
+        match spec.kind {
+            Kind::Softwire if network.has_hosts_behind() => Some(&network.client),
+            kind if kind.is_stateful() => network.host.as_ref(),
+            _ => None,
+        }
+    }
+
+    fn forget<'a>(&self, context: Context<'a>) -> Forget<'a> {
+        let tracked = self.tracks_at(context.spec, context.network);
+        let host = context.network.host.as_ref();
+        let (commands, end, place) = match (&self.commands.client, host) {
+            (Some(client), _) if !client.forget.is_empty() => {
+                (&**client, End::Client, &context.network.client)
+            }
+            (Some(_), Some(host)) => (&self.commands, End::Middle, host),
+            _ => (&self.commands, End::Only, context.network.translator(context.spec)),
+        };
+        if commands.forget.is_empty() {
+            return Forget::AtItsEnd(tracked);
+        }
+        let name = end
+            .part()
+            .map_or_else(|| context.name.to_owned(), |part| format!("{}-{part}", context.name));
+        let context = Context { name: &name, ..context };
+        let folder = run_dir(context).display().to_string();
+        Forget::By(place, Fill { context, end, folder }.argv(&commands.forget))
     }
 }
 

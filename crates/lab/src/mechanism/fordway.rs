@@ -7,10 +7,12 @@ mod nat44;
 mod nat64;
 mod relays;
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use fordway_data::addresses::{
-    BOUND_V4, CLAT_V4, CLAT_V6, SIIT_MAPPING, SIIT_POOL6, TUNNEL_END_V6,
+    BESIDE_V4, BOUND_V4, CLAT_V4, CLAT_V6, LAN_V4, LAN_V6, ROUTER_V4, ROUTER_V6, SIIT_MAPPING,
+    SIIT_POOL6, TUNNEL_END_V6,
 };
 use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::Value;
@@ -21,6 +23,7 @@ use crate::backend::Place;
 use crate::error::{LabError, Result};
 use crate::host::memory;
 use crate::process::{Output, find_program, run_str};
+use crate::topology::{Network, widest_mtu};
 
 /// The gateway's program.
 pub(super) struct Fordway {
@@ -159,8 +162,11 @@ fn options(spec: &MechanismSpec, room: Room, pref64: &str) -> Vec<String> {
         _ => &["clat", "--pref64", pref64, "--allow-private", "--interface", "clat0"],
     };
     let mut argv = own.to_vec();
+    let behind = if spec.hops == 2 { behind_clat() } else { Vec::new() };
     if spec.kind == Kind::Clat {
-        argv.extend(["--v4", CLAT_V4, "--v6", CLAT_V6]);
+        let addresses = if spec.hops == 2 { [BESIDE_V4, ROUTER_V6] } else { [CLAT_V4, CLAT_V6] };
+        argv.extend(["--v4", addresses[0], "--v6", addresses[1]]);
+        argv.extend(behind.iter().flat_map(|mapping| ["--eam", mapping.as_str()]));
     }
     argv.extend(["--engine", spec.engine.as_deref().unwrap_or("auto")]);
     match attach {
@@ -177,12 +183,28 @@ fn options(spec: &MechanismSpec, room: Room, pref64: &str) -> Vec<String> {
         (Some("xdp"), _) => argv.extend(["--device", "uplink"]),
         _ => {}
     }
+    let widest = widest_mtu(true).to_string();
+    if spec.kind == Kind::Nat64 && spec.hops == 2 {
+        // The PLAT of a network that is wider than its other links; the routes to its hosts say so, but not which host comes first.
+        argv.extend(["--mtu", &widest]);
+    }
     let stateful = match spec.kind {
         Kind::Nat64 => nat64::options(room, &spec.alg),
         Kind::NatPt => nat64::historic(room, &spec.alg),
         _ => Vec::new(),
     };
     stateful.into_iter().chain(argv.into_iter().map(str::to_owned)).collect()
+}
+
+/// Mappings of the hosts on a link behind a CLAT's box: the application of a CLAT alone, and those of the 464XLAT network.
+fn behind_clat() -> Vec<String> {
+    let shown = LAN_V4.iter().filter_map(|network| {
+        let (first, length) = network.split_once('/')?;
+        let (first, length): (Ipv4Addr, u8) = (first.parse().ok()?, length.parse().ok()?);
+        let v6 = Ipv6Addr::from_bits(LAN_V6.to_bits() | u128::from(first.to_bits()));
+        Some(format!("{network}={v6}/{}", 96 + length))
+    });
+    std::iter::once(format!("{ROUTER_V4}={CLAT_V6}")).chain(shown).collect()
 }
 
 /// The list of a status in which a kind without an engine stands.
@@ -334,6 +356,10 @@ impl Mechanism for Fordway {
         kind == Kind::Nat44
     }
 
+    fn tracks_at<'a>(&self, spec: &MechanismSpec, network: &'a Network) -> Option<&'a Place> {
+        network.host.as_ref().filter(|_| spec.kind == Kind::Nat44)
+    }
+
     fn asked(&self, before: &Value, after: &Value) -> Option<u64> {
         Some(dns64::asked(after)?.saturating_sub(dns64::asked(before)?))
     }
@@ -386,6 +412,28 @@ mod tests {
         );
         assert_eq!(read(false).octets, 2);
         assert_eq!(Fordway { program: None }.read(&before, &serde_json::json!({}), true), None);
+    }
+
+    #[test]
+    fn hosts_behind_a_clat_have_addresses_of_one_prefix() {
+        let eams = behind_clat();
+        let expected = [
+            "192.0.0.2=2001:db8:1::c",
+            "203.0.113.0/30=2001:db8:f00:464::cb00:7100/126",
+            "198.18.0.0/16=2001:db8:f00:464::c612:0/112",
+        ];
+        assert_eq!(eams, expected);
+        let experiment = fordway_data::spec::Experiment::find("rfc8219").unwrap();
+        let whole = experiment.mechanism("464xlat-fordway-interface").unwrap();
+        let clat = MechanismSpec { kind: Kind::Clat, ..whole.clone() };
+        let argv = options(&clat, Room::of(10), "2001:db8:64::/96").join(" ");
+        assert!(
+            argv.contains(&format!("--v4 192.0.0.3 --v6 2001:db8:1::d --eam {}", eams[0])),
+            "{argv}"
+        );
+        let alone = MechanismSpec { hops: 1, ..clat };
+        let argv = options(&alone, Room::of(10), "2001:db8:64::/96").join(" ");
+        assert!(argv.contains("--v4 192.0.0.1") && !argv.contains("--eam"), "{argv}");
     }
 
     #[test]

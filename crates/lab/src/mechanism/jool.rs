@@ -6,7 +6,7 @@ use fordway_data::addresses::{
 };
 use fordway_data::spec::Kind;
 
-use super::{Availability, Context, Deployed, Mechanism, Memory};
+use super::{Availability, Context, Deployed, Forget, Mechanism, Memory};
 use crate::backend::must;
 use crate::error::Result;
 use crate::host::memory;
@@ -87,6 +87,11 @@ impl Mechanism for Jool {
         let config: Vec<String> = commands.iter().map(|argv| argv.join(" ")).collect();
         let argv = commands[0].iter().map(ToString::to_string).collect();
         Ok(Deployed { config: config.join("\n"), argv, ..Deployed::default() })
+    }
+
+    fn forget<'a>(&self, context: Context<'a>) -> Forget<'a> {
+        let argv = [program(context.spec.kind), "instance", "remove", INSTANCE];
+        Forget::By(context.network.translator(context.spec), argv.map(str::to_owned).into())
     }
 
     fn memory(&self, _deployed: &Deployed) -> Option<Memory> {

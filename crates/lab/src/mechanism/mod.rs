@@ -20,7 +20,7 @@ use fordway_data::spec::{Kind, MechanismSpec, Processors};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Place};
 use crate::error::{LabError, Result};
 use crate::host::affinity;
 use crate::process::{Running, find_program, run_str};
@@ -161,6 +161,16 @@ impl Deployed {
         self.far.iter().map(|held| held.handle()).chain(parts).collect()
     }
 
+    /// Ends its processes; whether there was one.
+    pub(crate) fn end(&mut self) -> bool {
+        let parts = self.parts.iter_mut().map(Self::end).fold(false, |any, one| any | one);
+        let far = self.far.take().is_some();
+        if let Some(daemon) = &mut self.daemon {
+            daemon.stop();
+        }
+        self.daemon.is_some() || far || parts
+    }
+
     /// Its processes on this machine.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let parts = self.parts.iter().flat_map(Self::pids);
@@ -202,6 +212,15 @@ pub(crate) struct Start {
     pub(crate) argv: Vec<String>,
     /// Where the started process can be asked what it runs.
     pub(crate) ask: Option<PathBuf>,
+}
+
+/// What deletes all sessions of a mechanism at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Forget<'a> {
+    /// A command in a box.
+    By(&'a Place, Vec<String>),
+    /// The end of its processes; after that, connection tracking in a box is flushed.
+    AtItsEnd(Option<&'a Place>),
 }
 
 /// One implementation.
@@ -257,6 +276,19 @@ pub(crate) trait Mechanism {
     /// Whether it needs the kernel's connection tracking, whose limits hold for the whole machine.
     fn tracks_connections(&self, _kind: Kind) -> bool {
         false
+    }
+
+    /// The box whose connection tracking holds its sessions; `None`: it keeps them itself, or has none.
+    fn tracks_at<'a>(&self, _spec: &MechanismSpec, _network: &'a Network) -> Option<&'a Place> {
+        None
+    }
+
+    /// How all of its sessions are deleted at once, by its own means.
+    fn forget<'a>(&self, context: Context<'a>) -> Forget<'a> {
+        match self.tracks_at(context.spec, context.network) {
+            Some(place) => Forget::By(place, vec!["conntrack".into(), "-F".into()]),
+            None => Forget::AtItsEnd(None),
+        }
     }
 
     /// What it takes of the memory, when it can be told.

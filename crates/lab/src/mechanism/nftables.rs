@@ -1,7 +1,7 @@
 //! NAT44 by the kernel: one `masquerade` rule of nftables. Also the second step of a chain whose first
 //! gives every IPv6 host an IPv4 address.
 
-use fordway_data::spec::Kind;
+use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::Value;
 
 use super::{Availability, Context, Counted, Deployed, Mechanism, Memory, package_version};
@@ -9,6 +9,7 @@ use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 use crate::host::memory;
 use crate::process::{find_program, run_str};
+use crate::topology::Network;
 
 const TABLE: &str = "fordway-lab-nat44";
 const COUNTER: &str = "connections";
@@ -29,14 +30,16 @@ const SHORT: [&str; 9] = [
 /// The `nft` program and the kernel's connection tracking.
 pub(super) struct Nftables;
 
-/// The whole ruleset. The chain is asked once per connection, so the counter counts connections.
-fn ruleset() -> String {
+/// The whole ruleset, for what leaves by a device, in place of an earlier one. The chain is asked once per connection, so the counter counts connections.
+fn ruleset(device: &str) -> String {
     format!(
-        "table ip {TABLE} {{\n\
+        "table ip {TABLE} {{ }}\n\
+         delete table ip {TABLE}\n\
+         table ip {TABLE} {{\n\
          \x20 counter {COUNTER} {{ }}\n\
          \x20 chain out {{\n\
          \x20   type nat hook postrouting priority srcnat; policy accept;\n\
-         \x20   oifname \"to-iperf\" counter name {COUNTER} masquerade\n\
+         \x20   oifname \"{device}\" counter name {COUNTER} masquerade\n\
          \x20 }}\n\
          }}\n"
     )
@@ -47,9 +50,14 @@ pub(super) fn missing() -> Option<String> {
     find_program("nft").is_none().then(|| "apt-get install nftables".into())
 }
 
-/// Puts the rule into a place.
-pub(super) fn masquerade(backend: &dyn Backend, place: &Place, name: &str) -> Result<String> {
-    let rules = ruleset();
+/// Puts the rule into a place, for what leaves by a device.
+pub(super) fn masquerade(
+    backend: &dyn Backend,
+    place: &Place,
+    device: &str,
+    name: &str,
+) -> Result<String> {
+    let rules = ruleset(device);
     let file = backend.deploy(&format!("{name}.nft"), rules.as_bytes())?;
     must(backend, place, &["nft", "-f", &file.display().to_string()])?;
     Ok(rules)
@@ -96,7 +104,7 @@ impl Mechanism for Nftables {
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
         let host = context.network.host.as_ref().ok_or_else(|| super::no_middle(context.spec))?;
-        let config = masquerade(context.backend, host, context.name)?;
+        let config = masquerade(context.backend, host, "to-iperf", context.name)?;
         if context.room.recycles {
             let mut argv = vec!["sysctl", "-qw"];
             argv.extend(SHORT);
@@ -124,6 +132,10 @@ impl Mechanism for Nftables {
         true
     }
 
+    fn tracks_at<'a>(&self, _spec: &MechanismSpec, network: &'a Network) -> Option<&'a Place> {
+        network.host.as_ref()
+    }
+
     fn memory(&self, _deployed: &Deployed) -> Option<Memory> {
         Some(Memory { growing: memory::slab()?, ..Memory::default() })
     }
@@ -145,6 +157,9 @@ mod tests {
 
     #[test]
     fn only_what_leaves_towards_the_server_is_hidden() {
-        assert!(ruleset().contains("oifname \"to-iperf\" counter name connections masquerade"));
+        assert!(
+            ruleset("to-iperf")
+                .contains("oifname \"to-iperf\" counter name connections masquerade")
+        );
     }
 }

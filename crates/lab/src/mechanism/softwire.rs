@@ -1,6 +1,7 @@
 //! IPv4 through an IPv6 network: a tunnel end point in the box in the middle, and the client's end of the tunnel
 //! (RFC 2473). The end point has the client's binding beforehand (RFC 7596), or the client asks for an address with
-//! its first packet (DSTM).
+//! its first packet (DSTM). With two hops the hosts of a link share that address, which the kernel's NAT44 in the client's box gives them
+//! (RFC 7596 section 5.1).
 
 mod dstm;
 
@@ -11,8 +12,13 @@ use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::{Value, json};
 
 use super::fordway::Fordway;
-use super::{Availability, Context, Counted, Deployed, Mechanism};
+use super::{Availability, Context, Counted, Deployed, Mechanism, nftables};
+use crate::backend::Place;
 use crate::error::Result;
+use crate::topology::Network;
+
+/// The client's end of the tunnel.
+const DEVICE: &str = "softwire0";
 
 /// One implementation at both ends.
 pub(super) struct Softwire(Fordway);
@@ -71,26 +77,34 @@ fn engine(arm: &MechanismSpec) -> &str {
 
 impl Mechanism for Softwire {
     fn availability(&self, kind: Kind) -> Availability {
+        if let Some(hint) = nftables::missing().filter(|_| kind == Kind::Softwire) {
+            return Availability::Missing { hint };
+        }
         self.0.availability(kind)
     }
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
         let host = context.network.host.as_ref().ok_or_else(|| super::no_middle(context.spec))?;
         let (spec, asking) = (end_point(context.spec), client(context.spec));
-        let client = &context.network.client;
+        let near = &context.network.client;
         let names = ["tep", "client"].map(|part| format!("{}-{part}", context.name));
         let at_host = Context { name: &names[0], spec: &spec, ..context };
         let at_client = Context { name: &names[1], spec: &asking, ..context };
         let (tep, client) = if context.spec.kind == Kind::Dstm {
             let key = dstm::key(at_host)?;
             let tep = self.0.run(at_host, host, dstm::server(at_host, &key))?;
-            (tep, self.0.run(at_client, client, dstm::client(&asking, &key))?)
+            (tep, self.0.run(at_client, near, dstm::client(&asking, &key))?)
         } else {
             (self.0.run(at_host, host, bound(&spec))?, self.0.deploy(at_client)?)
         };
-        let config = format!("{}\n{}", client.config, tep.config);
+        let mut config = format!("{}\n{}", client.config, tep.config);
         let argv = [&client.argv[..], &[";".to_owned()], &tep.argv[..]].concat();
-        Ok(Deployed { config, argv, parts: vec![client, tep], ..Deployed::default() })
+        let mut reader = Vec::new();
+        if context.network.has_hosts_behind() {
+            config.push_str(&nftables::masquerade(context.backend, near, DEVICE, context.name)?);
+            reader = nftables::reader(context.backend, near);
+        }
+        Ok(Deployed { config, argv, reader, parts: vec![client, tep], ..Deployed::default() })
     }
 
     fn runs(&self, deployed: &Deployed, spec: &MechanismSpec) -> Result<Option<String>> {
@@ -102,7 +116,24 @@ impl Mechanism for Softwire {
     fn counters(&self, deployed: &Deployed) -> Result<Option<Value>> {
         let client = self.0.counters(&deployed.parts[0])?;
         let tep = self.0.counters(&deployed.parts[1])?;
-        Ok((client.is_some() || tep.is_some()).then(|| json!({ "client": client, "tep": tep })))
+        let nat = match deployed.reader.is_empty() {
+            true => None,
+            false => nftables::counters(deployed)?,
+        };
+        let told = client.is_some() || tep.is_some();
+        Ok(told.then(|| json!({ "client": client, "tep": tep, "nat": nat })))
+    }
+
+    fn created(&self, before: &Value, after: &Value) -> Option<u64> {
+        nftables::created(&before["nat"], &after["nat"])
+    }
+
+    fn tracks_connections(&self, kind: Kind) -> bool {
+        kind == Kind::Softwire
+    }
+
+    fn tracks_at<'a>(&self, _spec: &MechanismSpec, network: &'a Network) -> Option<&'a Place> {
+        network.has_hosts_behind().then_some(&network.client)
     }
 
     /// What passed both ends, so the lesser count of the two; and what either dropped.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fordway_data::addresses::{CLAT_V4, CLAT_V6, ROUTER_V4, ROUTER_V6};
+use fordway_data::addresses::{CLAT_V6, ROUTER_V6};
 use fordway_data::spec::Kind;
 
 use super::{Availability, Context, Deployed, Mechanism};
@@ -14,8 +14,10 @@ const PROGRAM: &str = "tundra-nat64";
 /// The `tundra-nat64` program.
 pub(super) struct Tundra;
 
-/// `old`: before version 5, which took `program.chroot_dir` and had no `io.tun.multi_queue`.
-fn config(old: bool) -> String {
+/// `old`: before version 5, which took `program.chroot_dir` and had no `io.tun.multi_queue`. With two hops the application is behind
+/// the CLAT's box.
+fn config(old: bool, hops: u8) -> String {
+    let (application, router) = super::tayga::clat_addresses(hops);
     let own = if old { "program.chroot_dir =\n" } else { "io.tun.multi_queue = no\n" };
     format!(
         "program.translator_threads =\n\
@@ -27,11 +29,11 @@ fn config(old: bool) -> String {
          io.tun.interface_name = clat0\n\
          io.tun.owner_user =\n\
          io.tun.owner_group =\n\
-         router.ipv4 = {ROUTER_V4}\n\
+         router.ipv4 = {router}\n\
          router.ipv6 = {ROUTER_V6}\n\
          router.generated_packet_ttl = 255\n\
          addressing.mode = clat\n\
-         addressing.nat64_clat.ipv4 = {CLAT_V4}\n\
+         addressing.nat64_clat.ipv4 = {application}\n\
          addressing.nat64_clat.ipv6 = {CLAT_V6}\n\
          addressing.nat64_clat_siit.prefix = 64:ff9b::\n\
          addressing.nat64_clat_siit.allow_translation_of_private_ips = yes\n\
@@ -72,7 +74,7 @@ impl Mechanism for Tundra {
             .map(|v| v.replace("nat64", "").replace("NAT64", ""))
             .and_then(|v| major(&v))
             .is_some_and(|v| v < 5);
-        let config = config(old);
+        let config = config(old, context.spec.hops);
         let file =
             context.backend.deploy(&format!("{}-tundra.conf", context.name), config.as_bytes())?;
         let argv: Vec<String> =
@@ -101,9 +103,12 @@ mod tests {
 
     #[test]
     fn old_and_new_versions_get_their_own_keys() {
-        assert!(config(true).contains("program.chroot_dir"));
-        assert!(!config(true).contains("multi_queue"));
-        assert!(config(false).contains("io.tun.multi_queue = no"));
+        assert!(config(true, 1).contains("program.chroot_dir"));
+        assert!(!config(true, 1).contains("multi_queue"));
+        assert!(config(false, 1).contains("io.tun.multi_queue = no"));
+        assert!(config(false, 1).contains("nat64_clat.ipv4 = 192.0.0.1\n"));
+        assert!(config(false, 2).contains("nat64_clat.ipv4 = 192.0.0.2\n"));
+        assert!(config(false, 2).contains("router.ipv4 = 192.0.0.3\n"));
         assert_eq!(major("Tundra- 5.0.5"), Some(5));
     }
 }

@@ -7,7 +7,9 @@ use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::{Value, json};
 
 use super::{Availability, Context, Counted, Deployed, Mechanism};
+use crate::backend::Place;
 use crate::error::Result;
+use crate::topology::Network;
 
 /// One implementation in both roles.
 pub(super) struct Xlat464 {
@@ -23,12 +25,13 @@ impl Xlat464 {
     }
 }
 
-/// The arm as that of one of its two translators. The kernel engine stands where it is fastest: in place at
-/// the client's uplink, and at the ingress of the devices of the box in the middle.
+/// The arm as that of one of its two translators. The kernel engine stands at the interface, if the arm says so, and else where it
+/// is fastest: in place at the client's uplink, and at the ingress of the devices of the box in the middle.
 fn part(arm: &MechanismSpec, kind: Kind) -> MechanismSpec {
-    let attach = match (arm.engine.as_deref(), kind) {
-        (Some("kernel"), Kind::Clat) => Some("uplink".to_owned()),
-        (Some("kernel"), _) => Some("ingress".to_owned()),
+    let attach = match (arm.engine.as_deref(), arm.attach.as_deref(), kind) {
+        (Some("kernel"), Some("interface"), _) => Some("interface".to_owned()),
+        (Some("kernel"), _, Kind::Clat) => Some("uplink".to_owned()),
+        (Some("kernel"), ..) => Some("ingress".to_owned()),
         _ => None,
     };
     MechanismSpec { kind, attach, resolver: None, ..arm.clone() }
@@ -82,6 +85,10 @@ impl Mechanism for Xlat464 {
     fn tracks_connections(&self, _kind: Kind) -> bool {
         self.plat.tracks_connections(Kind::Nat64)
     }
+
+    fn tracks_at<'a>(&self, spec: &MechanismSpec, network: &'a Network) -> Option<&'a Place> {
+        self.plat.tracks_at(&part(spec, Kind::Nat64), network)
+    }
 }
 
 #[cfg(test)]
@@ -96,6 +103,10 @@ mod tests {
         let of = |kind| part(arm, kind);
         assert_eq!(of(Kind::Clat).attach.as_deref(), Some("uplink"));
         assert_eq!(of(Kind::Nat64).attach.as_deref(), Some("ingress"));
+        let interface = MechanismSpec { attach: Some("interface".into()), ..arm.clone() };
+        for kind in [Kind::Clat, Kind::Nat64] {
+            assert_eq!(part(&interface, kind).attach.as_deref(), Some("interface"));
+        }
         let user = MechanismSpec { engine: Some("user".into()), ..arm.clone() };
         assert_eq!(part(&user, Kind::Clat).attach, None);
     }

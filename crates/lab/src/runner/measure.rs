@@ -13,7 +13,8 @@ use crate::mechanism::{Context, Mechanism, Room};
 use crate::probe::gate;
 use crate::process;
 use crate::progress::Progress;
-use crate::topology::{Network, Shape};
+use crate::topology::{Network, Shape, widest_mtu};
+use crate::trials::benchmark::fits;
 use crate::trials::{self, Lack, Measured, Values};
 
 /// The frames of tests that are about no size: the smallest.
@@ -123,7 +124,7 @@ impl Runner {
     }
 
     /// Finds the highest rate of frames of the sizes that these metrics need, as far as it is not known: sender and receiver
-    /// joined by one veth, nothing in between.
+    /// joined by one veth, nothing in between. What does not fit the tester's own links is told where it is measured.
     pub(super) fn find_highest(
         &mut self,
         guard: &Guard,
@@ -138,7 +139,10 @@ impl Runner {
             _ => Vec::new(),
         };
         let sizes: BTreeSet<u64> = super::loads::loads(metrics).into_iter().flat_map(of).collect();
-        let sizes = sizes.into_iter().filter(|size| !self.highest.contains_key(size));
+        let fits =
+            |size: u64| u16::try_from(size).is_ok_and(|size| fits(None, size, widest_mtu(false)));
+        let sizes =
+            sizes.into_iter().filter(|size| !self.highest.contains_key(size) && fits(*size));
         let sizes: Vec<u64> = sizes.collect();
         if sizes.is_empty() {
             return Ok(());

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use fordway_data::spec::{Axis, Load, MechanismSpec, Metric, Point};
 use fordway_data::trial::{Lack, Trial};
-use fordway_procedures::frame::Frame;
 use fordway_procedures::latency::{Definition, latency};
 use fordway_procedures::reset::reset;
 use fordway_procedures::session::{OFFERED, Session};
@@ -15,7 +14,7 @@ use fordway_procedures::stateful::{
 use fordway_procedures::tester::{Order, Outcome, Tester};
 use fordway_procedures::throughput::throughput;
 use fordway_procedures::traffic::{
-    DESTINATION_PORTS, Direction, Limit, Maximum, Point as Setup, SOURCE_PORTS, Traffic,
+    DESTINATION_PORTS, Direction, Limit, Maximum, Point as Setup, SOURCE_PORTS,
 };
 use fordway_tester::{Counts, Enumeration, Pace, Side};
 
@@ -25,11 +24,12 @@ use crate::backend::must;
 use crate::error::{LabError, Result};
 use crate::host::now;
 use crate::load::tester::Generator;
-use crate::mechanism::Room;
+use crate::mechanism::{Context, Forget, Mechanism, Room};
 use crate::process::interrupted;
+use crate::topology::{Network, Shape, widest_mtu};
 use crate::trials::Values;
 use crate::trials::benchmark::{
-    Ceiling, blank, connections, ended, finish, lack, late, ordered, remark, technology, wait,
+    Ceiling, blank, connections, ended, finish, fitting, lack, late, ordered, remark, wait,
 };
 
 /// The frames of RFC 9693: the smallest.
@@ -48,6 +48,7 @@ struct Renewed<'a> {
     runner: &'a mut Runner,
     guard: &'a Guard,
     arm: &'a MechanismSpec,
+    mechanism: Box<dyn Mechanism>,
     room: Room,
     /// The deployment, with the tester at its ends; the tester goes first.
     now: Option<(Generator, Live)>,
@@ -72,13 +73,12 @@ impl Renewed<'_> {
     fn renew(&mut self) -> Result<&mut (Generator, Live)> {
         self.end();
         let live = self.runner.deploy(self.guard, self.arm, self.room)?;
-        let host = live.network.host.as_ref();
-        if let Some(host) = host.filter(|_| self.arm.implementation == "nftables") {
+        if let Some(place) = self.mechanism.tracks_at(self.arm, &live.network) {
             let seconds = self.timeout_s.ceil().max(30.0);
             let timeouts = ["", "_stream"]
                 .map(|kind| format!("net.netfilter.nf_conntrack_udp_timeout{kind}={seconds}"));
             let argv = ["sysctl", "-qw", &timeouts[0], &timeouts[1]];
-            must(&self.runner.backend, host, &argv)?;
+            must(&self.runner.backend, place, &argv)?;
         }
         let largest = self.runner.profile().frame_sizes.iter().max().copied().unwrap_or(SMALLEST);
         let largest = u16::try_from(largest).map_err(|error| LabError::Usage(error.to_string()))?;
@@ -91,6 +91,13 @@ impl Renewed<'_> {
             Some(_) => self.now.as_mut().ok_or(LabError::Interrupted),
             None => self.renew(),
         }
+    }
+
+    /// Whether its sessions live as long as they are told to: where connection tracking holds them. The box is no matter.
+    fn is_told(&self) -> Result<bool> {
+        let shape = Shape::of(self.arm, true);
+        let network = Network::described("", shape, Some(self.arm))?;
+        Ok(self.mechanism.tracks_at(self.arm, &network).is_some())
     }
 
     /// Whether the mechanism's process has ended.
@@ -154,7 +161,7 @@ impl StatefulTester for Renewed<'_> {
 
     fn require_timeout(&mut self, seconds: f64) -> Result<()> {
         // Connection tracking is told; other mechanisms keep their own time (RFC 6146 section 4: at least two minutes).
-        if self.arm.implementation != "nftables" && seconds > UDP_LIFETIME_S {
+        if seconds > UDP_LIFETIME_S && !self.is_told()? {
             let why =
                 format!("a step takes {seconds:.0} s, and sessions of UDP live for five minutes");
             return Err(LabError::Tester(why));
@@ -199,17 +206,32 @@ impl StatefulTester for Renewed<'_> {
     }
 
     fn delete_all(&mut self) -> Result<f64> {
-        let nftables = self.arm.implementation == "nftables";
         let (generator, mut live) = self.now.take().ok_or(LabError::Interrupted)?;
         self.said.push_str(&generator.said);
         drop(generator);
+        let backend = self.runner.backend.of_mechanism();
+        let context = Context {
+            backend: &backend,
+            network: &live.network,
+            spec: self.arm,
+            name: live.name.trim_end_matches('-'),
+            logs: &self.runner.raw,
+            room: self.room,
+        };
         let begun = Instant::now();
-        match (&live.network.host, &mut live.deployed.daemon) {
-            (Some(host), None) if nftables => {
-                must(&self.runner.backend, host, &["conntrack", "-F"])?;
+        match self.mechanism.forget(context) {
+            Forget::By(place, argv) => {
+                let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+                must(&self.runner.backend, place, &argv)?;
             }
-            (_, Some(daemon)) => daemon.stop(),
-            _ => return Err(LabError::Usage("it has no process that could end".into())),
+            Forget::AtItsEnd(tracked) => {
+                let had_one = live.deployed.end();
+                if let Some(place) = tracked {
+                    must(&self.runner.backend, place, &["conntrack", "-F"])?;
+                } else if !had_one {
+                    return Err(LabError::Usage("it has no process that could end".into()));
+                }
+            }
         }
         Ok(begun.elapsed().as_secs_f64().max(Duration::from_nanos(1).as_secs_f64()))
     }
@@ -245,14 +267,19 @@ impl Runner {
             Load::Reset => point.and_then(|point| point.at(Axis::Octets)).unwrap_or(SMALLEST),
             _ => SMALLEST,
         };
+        let octets = u16::try_from(size).map_err(|error| LabError::Usage(error.to_string()))?;
+        let widest = widest_mtu(arm.kind.has_hosts_behind() && arm.hops == 2);
+        let traffic = fitting(Some(arm.kind), octets, widest)?;
         let highest = Ceiling::of(&self.highest, size, trial)?;
         trial.started = now();
         trial.exit_status = Some(0);
         let profile = self.rfc.clone();
+        let mechanism = self.mechanism(arm)?;
         let mut renewed = Renewed {
             runner: self,
             guard,
             arm,
+            mechanism,
             room: Room::of(room),
             now: None,
             timeout_s: 0.0,
@@ -264,9 +291,8 @@ impl Runner {
         };
         let cancelled = || interrupted();
         let mut session = Session::new(&mut renewed, profile.waits, &cancelled);
-        let frame = Frame::of(technology(Some(arm.kind)), size as u16);
         let maximum = Maximum { rate: highest, limit: Limit::Calibrated };
-        let mut setup = Setup { traffic: Traffic::of(frame), maximum };
+        let mut setup = Setup { traffic, maximum };
         let p = &profile.stateful;
         let result = match load {
             Load::Reset => (|| {

@@ -3,7 +3,7 @@
 use fordway_data::addresses::*;
 use fordway_data::spec::{Kind, MechanismSpec};
 
-use super::Shape;
+use super::{CORE_MTU, Shape};
 
 /// The addresses of a flow between application and server, at both ends.
 pub(super) struct Flow {
@@ -43,7 +43,8 @@ impl Flow {
                 },
             },
             Kind::Xlat464 => {
-                Self { target: SERVER_V4, server: SERVER_V4, app: CLAT_V4, seen: POOL4_FIRST }
+                let app = if own_box { APP_V4 } else { CLAT_V4 };
+                Self { target: SERVER_V4, server: SERVER_V4, app, seen: POOL4_FIRST }
             }
             // The server answers the box in the middle, which is the one that is asked.
             Kind::Dns64 => {
@@ -56,7 +57,8 @@ impl Flow {
                 Self { target: HOST_V6, server: SERVER_V4, app: CLIENT_V6, seen: HOST_V4 }
             }
             Kind::Softwire | Kind::Dstm => {
-                Self { target: SERVER_V4, server: SERVER_V4, app: BOUND_V4, seen: BOUND_V4 }
+                let app = if own_box { APP_V4 } else { BOUND_V4 };
+                Self { target: SERVER_V4, server: SERVER_V4, app, seen: BOUND_V4 }
             }
             Kind::Nat44 => {
                 Self { target: SERVER_V4, server: SERVER_V4, app: CLIENT_V4, seen: HOST_V4 }
@@ -91,7 +93,7 @@ pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
             lines.extend(link("uplink", "fe80::2"));
             lines.push(format!("addr add {APP_V6}/128 dev uplink nodad"));
             lines.push(format!("route add ::/0 via fe80::1 dev uplink src {APP_V6}"));
-            if shape.native_v4 {
+            if shape.native_v4 || shape.lan_v4 {
                 lines.push(format!("addr add {APP_V4}/30 dev uplink"));
                 lines.push("route add default via 203.0.113.1".into());
             }
@@ -114,9 +116,15 @@ pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
             }
             if two {
                 lines.extend(link("to-app", "fe80::1"));
-                lines.push("route add 2001:db8:2::/64 via fe80::2 dev to-app".into());
-                if shape.native_v4 {
+                for prefix in ["2001:db8:2::/64", "2001:db8:f00::/48"] {
+                    lines.push(format!("route add {prefix} via fe80::2 dev to-app"));
+                }
+                if shape.native_v4 || shape.lan_v4 {
                     lines.push("addr add 203.0.113.1/30 dev to-app".into());
+                    lines.push(format!("route add {FLOWS_V4}/15 via {APP_V4}"));
+                }
+                if shape.lan_v4 {
+                    lines.push(format!("link set uplink mtu {CORE_MTU}"));
                 }
                 if shape.clat_link {
                     lines.push("addr add 192.0.0.1/29 dev to-app".into());
@@ -126,6 +134,9 @@ pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
         "host" => {
             lines.extend(link("to-client", "fe80::1"));
             lines.extend(link("to-iperf", "fe80::1"));
+            if shape.lan_v4 {
+                lines.push(format!("link set to-client mtu {CORE_MTU}"));
+            }
             // Errors of this box need a source that the far side can answer.
             lines.push(format!("addr add {HOST_V6}/128 dev lo nodad"));
             for prefix in ["2001:db8:1::/64", "2001:db8:2::/64", "2001:db8:f00::/48"] {
@@ -186,13 +197,22 @@ mod tests {
     fn only_documentation_addresses_are_used() {
         let allowed = ["192.0.0.", "192.0.2.", "198.18.", "198.51.100.", "203.0.113."];
         for hops in 0..=2 {
-            for on in 0..6 {
-                let [native_v4, edge_v4, clat_link, far_v4, hidden] =
-                    [1, 2, 3, 4, 5].map(|n| n == on);
+            for on in 0..7 {
+                let [native_v4, edge_v4, clat_link, far_v4, hidden, lan_v4] =
+                    [1, 2, 3, 4, 5, 6].map(|n| n == on);
                 let native_v4 = native_v4 || hidden;
                 let (by_xdp, offloads) = (false, true);
-                let shape =
-                    Shape { hops, native_v4, edge_v4, far_v4, hidden, clat_link, by_xdp, offloads };
+                let shape = Shape {
+                    hops,
+                    native_v4,
+                    edge_v4,
+                    far_v4,
+                    hidden,
+                    clat_link,
+                    lan_v4,
+                    by_xdp,
+                    offloads,
+                };
                 for role in ["app", "client", "host", "iperf"] {
                     for line in addresses(role, shape) {
                         for word in line.split([' ', '/']) {
@@ -226,6 +246,21 @@ mod tests {
         };
         let lines = addresses("iperf", hidden).join("\n");
         assert!(!lines.contains("default"), "only the gateway is reached: {lines}");
+    }
+
+    #[test]
+    fn hosts_behind_a_near_end_have_ipv4_on_their_own_link_alone() {
+        let shape =
+            Shape { hops: 2, lan_v4: true, far_v4: true, ..Shape::calibration(Family::V6, true) };
+        let of = |role| addresses(role, shape);
+        assert!(of("app").iter().any(|line| line == "addr add 203.0.113.2/30 dev uplink"));
+        let client = of("client");
+        assert!(client.iter().any(|line| line == "route add 198.18.0.0/15 via 203.0.113.2"));
+        assert!(client.iter().all(|line| !line.contains("192.0.2.") && !line.contains("default")));
+        let wide = |role| of(role).iter().filter(|line| line.ends_with(" mtu 1540")).count();
+        assert_eq!(["app", "client", "host", "iperf"].map(wide), [0, 1, 1, 0]);
+        // The server knows the mechanism's addresses alone.
+        assert!(!of("iperf").join("\n").contains("default"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fordway_data::spec::Kind;
 use fordway_data::trial::Trial as Taken;
 use fordway_procedures::error::Ended;
-use fordway_procedures::frame::{Frame, LEAST_V6, Technology};
+use fordway_procedures::frame::{ETHERNET, Frame, LEAST_V6, Technology};
 use fordway_procedures::search::Search;
 use fordway_procedures::session::Session;
 use fordway_procedures::tester::{Load, Losses, Order, Outcome, Record, Stream, Tester};
@@ -15,9 +15,9 @@ use fordway_tester::{Counts, Enumeration, Pace, Pairs, Side, Step, Trial, Tuples
 
 use super::{Lack, Measured};
 use crate::error::{LabError, Result};
-use crate::load::tester::Generator;
+use crate::load::tester::{Generator, ONE};
 use crate::process::{interrupted, poll};
-use crate::topology::Network;
+use crate::topology::{Network, widest_mtu};
 
 /// A frame that leaves so many seconds after its time was not offered at the rate.
 const LATENESS_S: f64 = 0.005;
@@ -30,8 +30,8 @@ const SOURCE_PORTS: (u16, u16) = (10_000, 40_000);
 const TARGET_PORTS: (u16, u16) = (80, 1000);
 /// So many connections.
 const CONNECTIONS: u32 = 10_000;
-/// Connections per second at which they are opened: fewer than any gateway here bears.
-const OPENED_PER_S: f64 = 20_000.0;
+/// Connections per second at which they are opened: fewer than any gateway here bears; slower ones follow where some were lost.
+const OPENED_PER_S: [f64; 3] = [20_000.0, 5000.0, 2000.0];
 /// Frames of the burst by which the highest rate is estimated.
 const BURST: u64 = 50_000;
 /// The tester's own highest rate is looked for from this share of a burst's on, to this precision.
@@ -44,7 +44,8 @@ pub(super) struct Bench<'a> {
     pub(super) generator: Generator,
     /// The connections of a stateful mechanism, once they are open; `None`: it keeps none.
     tuples: Option<Enumeration>,
-    is_filled: bool,
+    /// For how many networks they are open.
+    filled: Option<u16>,
     seed: u64,
     /// What is worth knowing of the trials so far.
     pub(super) remarks: Vec<String>,
@@ -58,7 +59,7 @@ impl<'a> Bench<'a> {
         let generator = Generator::open(at.backend, at.network, largest.max(LEAST_V6))?;
         let (tuples, remarks) = (connections(at.kind), Vec::new());
         let passed = [[0; 2]; 2];
-        Ok(Self { at, generator, tuples, is_filled: false, seed: 1, remarks, passed })
+        Ok(Self { at, generator, tuples, filled: None, seed: 1, remarks, passed })
     }
 
     /// Counts what a trial sent, and what arrived.
@@ -72,26 +73,41 @@ impl<'a> Bench<'a> {
     }
 
     /// A trial without any frame yet.
-    fn blank(&self, frame: &Frame) -> Trial {
-        let tuples = self.tuples.map_or(Tuples::Random, Tuples::Enumerated);
+    fn blank(&self, frame: &Frame, networks: u16) -> Trial {
+        let tuples = self.tuples.map(|tuples| spread(tuples, networks));
+        let tuples = tuples.map_or(Tuples::Random, Tuples::Enumerated);
         let (network, translated) = (self.at.network, self.generator.translated);
-        Trial { seed: self.seed, ..blank(network, translated, frame.initiator, tuples) }
+        let blank = blank(network, translated, frame.initiator, tuples);
+        Trial { seed: self.seed, networks, ..blank }
     }
 
-    /// Opens the connections of a stateful mechanism (RFC 9693 section 4.2), once.
-    fn fill(&mut self, frame: &Frame) -> Result<()> {
-        let Some(tuples) = self.tuples.filter(|_| !self.is_filled) else { return Ok(()) };
-        let seconds = f64::from(tuples.flows) / OPENED_PER_S;
-        let trial = Trial { forward: Pace::steady(OPENED_PER_S, seconds), ..self.blank(frame) };
-        let outcome = self.generator.run(&trial)?;
-        self.note(&trial, &outcome);
-        if outcome.noted < u64::from(tuples.flows) {
-            let (noted, wanted) = (outcome.noted, tuples.flows);
-            return Err(LabError::Failed(format!("{noted} of {wanted} connections were opened")));
+    /// Opens the connections of a stateful mechanism between so many networks (RFC 9693 section 4.2), unless they are open. Those whose
+    /// frame was lost are opened again, slower.
+    fn fill(&mut self, frame: &Frame, networks: u16) -> Result<()> {
+        let Some(tuples) = self.tuples.filter(|_| self.filled != Some(networks)) else {
+            return Ok(());
+        };
+        let wanted = spread(tuples, networks).flows;
+        let mut noted = 0;
+        for rate in OPENED_PER_S {
+            let forward = Pace::steady(rate, f64::from(wanted) / rate);
+            let trial = Trial { forward, ..self.blank(frame, networks) };
+            let outcome = self.generator.run(&trial)?;
+            self.note(&trial, &outcome);
+            noted = outcome.noted;
+            if noted >= u64::from(wanted) {
+                self.filled = Some(networks);
+                return Ok(());
+            }
         }
-        self.is_filled = true;
-        Ok(())
+        Err(LabError::Failed(format!("{noted} of {wanted} connections were opened")))
     }
+}
+
+/// Pairs of networks that the frames of an order take turns over.
+fn pairs_of_networks(order: &Order) -> u16 {
+    let networks = u32::from(order.traffic.networks).max(order.traffic.flows.count);
+    u16::try_from(networks).unwrap_or(u16::MAX)
 }
 
 /// The frames of an order in place of those of `blank`; `native`: addresses of those that are not translated.
@@ -109,17 +125,25 @@ pub(crate) fn ordered(order: &Order, blank: &Trial, native: Option<Pairs>) -> Re
     if traffic.flows.count > 1 && traffic.flows.start != Start::Simultaneous {
         return Err(LabError::Usage("the tester starts all flows at once".into()));
     }
-    let networks = u32::from(traffic.networks).max(traffic.flows.count);
+    let networks = pairs_of_networks(order);
     let native = native.filter(|_| traffic.translated < 100);
     if traffic.translated < 100 && native.is_none() {
-        return Err(LabError::Usage("no native IPv6 passes beside this mechanism".into()));
+        return Err(LabError::Tester("no native IPv6 passes beside this mechanism".into()));
     }
+    if networks > 1 && blank.translated.forward.source.shift >= ONE {
+        return Err(LabError::Tester(
+            "it translates one address: there is one pair of them".into(),
+        ));
+    }
+    // The size is that of IPv6 frames, where there are any.
+    let least = if native.is_some() { LEAST_V6 } else { 0 };
     Ok(Trial {
         forward: of(Direction::Forward),
         reverse: of(Direction::Reverse),
         native,
         translated_share: traffic.translated,
-        networks: u16::try_from(networks).unwrap_or(u16::MAX),
+        networks,
+        frame_size: blank.frame_size.max(least),
         timeout_s: waits.residual,
         learning: 1,
         settle_s: waits.learning,
@@ -206,8 +230,8 @@ impl Ceiling {
 pub(crate) fn highest(at: &Measured<'_>, size: u64) -> Result<Ceiling> {
     let octets = u16::try_from(size).map_err(|error| LabError::Usage(error.to_string()))?;
     let mut bench = Bench::open(at, octets)?;
-    let traffic = traffic(at, octets);
-    let blank = bench.blank(&traffic.frame);
+    let traffic = fitting(at.kind, octets, at.network.widest_mtu())?;
+    let blank = bench.blank(&traffic.frame, 1);
     let burst = Pace::Burst(BURST);
     let outcome =
         bench.generator.run(&Trial { forward: burst.clone(), reverse: burst, ..blank })?;
@@ -224,17 +248,33 @@ pub(crate) fn highest(at: &Measured<'_>, size: u64) -> Result<Ceiling> {
     Ok(Ceiling { rate, is_clean: found.is_some() })
 }
 
-/// The connections of a mechanism that passes no frame of others; `None`: it keeps none.
+/// The connections of a mechanism that passes no frame of others; `None`: it keeps none. Hosts behind a softwire share its address.
 pub(crate) fn connections(kind: Option<Kind>) -> Option<Enumeration> {
-    let is_stateful = matches!(kind, Some(Kind::Nat64 | Kind::Nat44 | Kind::NatPt));
+    let is_stateful = kind.is_some_and(|kind| kind.is_stateful() || kind == Kind::Softwire);
     let (source_ports, target_ports) = (SOURCE_PORTS, TARGET_PORTS);
     is_stateful.then_some(Enumeration { flows: CONNECTIONS, source_ports, target_ports })
+}
+
+/// A few more connections, as many between each of these pairs of networks. Their number tells the tester that it is another table.
+fn spread(tuples: Enumeration, networks: u16) -> Enumeration {
+    if networks <= 1 {
+        return tuples;
+    }
+    let each = tuples.flows / u32::from(networks) + 1;
+    let count = each.min(tuples.source_ports.1.into()) as u16;
+    Enumeration {
+        flows: u32::from(count) * u32::from(networks),
+        source_ports: (tuples.source_ports.0, count),
+        target_ports: (tuples.target_ports.0, 1),
+    }
 }
 
 /// How a mechanism turns frames into others.
 pub(crate) fn technology(kind: Option<Kind>) -> Technology {
     match kind {
-        Some(Kind::Siit | Kind::Nat64 | Kind::NatPt) => Technology::SingleTranslation,
+        Some(Kind::Clat | Kind::Siit | Kind::Nat64 | Kind::NatPt) => Technology::SingleTranslation,
+        Some(Kind::Xlat464) => Technology::DoubleTranslation,
+        Some(Kind::Softwire | Kind::Dstm) => Technology::Encapsulation,
         _ => Technology::SameVersion,
     }
 }
@@ -243,8 +283,9 @@ impl Tester for Bench<'_> {
     type Error = LabError;
 
     fn run(&mut self, order: &Order) -> Result<Outcome> {
-        self.fill(&order.traffic.frame)?;
-        let blank = self.blank(&order.traffic.frame);
+        let networks = pairs_of_networks(order);
+        self.fill(&order.traffic.frame, networks)?;
+        let blank = self.blank(&order.traffic.frame, networks);
         let trial = ordered(order, &blank, self.generator.native)?;
         // Other ports each time. The connections of a stateful mechanism stay what they are.
         self.seed += u64::from(self.tuples.is_none());
@@ -317,6 +358,24 @@ pub(crate) fn lack(why: Ended<LabError>) -> std::result::Result<Lack, Ended<LabE
     }
 }
 
+/// Whether frames of a size fit the tester's own links, and the one where they are largest.
+pub(crate) fn fits(kind: Option<Kind>, size: u16, widest: u16) -> bool {
+    let frame = Frame::of(technology(kind), size);
+    frame.fits(widest) && frame.initiator <= widest_mtu(false) + ETHERNET
+}
+
+/// Bidirectional traffic of a frame size, which no link on the way may be too narrow for.
+pub(crate) fn fitting(kind: Option<Kind>, size: u16, widest: u16) -> Result<Traffic> {
+    let frame = Frame::of(technology(kind), size);
+    if !fits(kind, size, widest) {
+        let Frame { widest: octets, .. } = frame;
+        return Err(LabError::Tester(format!(
+            "frames of {size} octets, {octets} where they are largest, do not fit the links' MTU"
+        )));
+    }
+    Ok(Traffic::of(frame))
+}
+
 /// A session of procedures over this bench.
 pub(super) fn with<'b, 'a, R>(
     bench: &'b mut Bench<'a>,
@@ -327,7 +386,46 @@ pub(super) fn with<'b, 'a, R>(
     work(&mut Session::new(bench, waits, &cancelled)).map_err(ended)
 }
 
-/// Bidirectional traffic of a frame size.
-pub(super) fn traffic(at: &Measured<'_>, size: u16) -> Traffic {
-    Traffic::of(Frame::of(technology(at.kind), size))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_left_out_where_it_does_not_fit_and_the_reason_is_told() {
+        let fits = |kind, size, behind| fitting(Some(kind), size, widest_mtu(behind)).is_ok();
+        assert!(fits(Kind::Siit, 1518, false) && !fits(Kind::Siit, 1522, false));
+        // Between two devices there is room for what they add.
+        assert!(fits(Kind::Softwire, 1518, true) && fits(Kind::Xlat464, 1518, true));
+        assert!(!fits(Kind::Softwire, 1518, false) && fits(Kind::Softwire, 1280, false));
+        // Wide enough between the devices, not in front of them.
+        assert!(!fits(Kind::Xlat464, 1522, true));
+        let why = fitting(Some(Kind::Softwire), 1522, widest_mtu(true)).unwrap_err().to_string();
+        assert!(why.contains("1522 octets, 1562 where"), "{why}");
+    }
+
+    #[test]
+    fn connections_are_spread_over_all_networks() {
+        let own = connections(Some(Kind::Nat64)).unwrap();
+        assert_eq!(spread(own, 1), own);
+        let many = spread(own, 256);
+        assert_eq!(
+            (many.flows, many.source_ports, many.target_ports),
+            (10_240, (10_000, 40), (80, 1))
+        );
+        assert!((2..=256).all(|networks| spread(own, networks).flows > own.flows));
+    }
+
+    #[test]
+    fn kinds_that_share_addresses_have_connections() {
+        for kind in [Kind::Nat44, Kind::Nat64, Kind::NatPt, Kind::Xlat464, Kind::Softwire] {
+            assert!(connections(Some(kind)).is_some(), "{kind:?}");
+        }
+        for kind in [Kind::Native, Kind::Siit, Kind::Clat, Kind::DualStack] {
+            assert_eq!(connections(Some(kind)), None, "{kind:?}");
+        }
+        assert_eq!(connections(None), None);
+        assert_eq!(technology(Some(Kind::Softwire)), Technology::Encapsulation);
+        assert_eq!(technology(Some(Kind::Xlat464)), Technology::DoubleTranslation);
+        assert_eq!(technology(Some(Kind::Nat44)), Technology::SameVersion);
+    }
 }

@@ -16,7 +16,7 @@ use fordway_procedures::traffic::{
 };
 use fordway_procedures::variation::variation;
 
-use super::benchmark::{Bench, Ceiling, lack, traffic, with};
+use super::benchmark::{Bench, Ceiling, fitting, lack, with};
 use super::packets::check;
 use super::{Before, Lack, Measured, Values, now};
 use crate::error::{LabError, Result};
@@ -37,7 +37,7 @@ fn setup(at: &Measured<'_>, point: Option<&Point>, trial: &mut Trial) -> Result<
     let traffic = Traffic {
         translated: 100 - level(Axis::Native, 0).min(100) as u8,
         networks: level(Axis::Networks, 1) as u16,
-        ..traffic(at, octets)
+        ..fitting(at.kind, octets, at.network.widest_mtu())?
     };
     let maximum = Maximum { rate: Ceiling::of(at.highest, size, trial)?, limit: Limit::Calibrated };
     Ok(Setup { traffic, maximum })

@@ -113,3 +113,163 @@ fn rfc9693_measures_a_nat_and_a_translator() {
     }
     assert!(run.page().contains("RFC 9693"));
 }
+
+/// An arm by command lines: TAYGA at both ends of a 464XLAT, which hides the hosts behind the client's box from its CLAT.
+const BY_COMMANDS: &str = r#"
+[[mechanism]]
+name = "464xlat-mine"
+label = "464XLAT by command lines"
+implementation = "command"
+kind = "464xlat"
+family = "v4"
+hops = 2
+metrics = ["rfc9693_tear_down_rate"]
+
+[mechanism.command]
+requires = ["tayga", "nft"]
+up = [
+  ["tayga", "-c", "{dir}/tayga.conf", "--mktun"],
+  ["ip", "link", "set", "nat64", "up"],
+  ["ip", "route", "add", "{pool6}", "dev", "nat64"],
+  ["ip", "route", "add", "{between_v4}", "dev", "nat64"],
+  ["nft", "-f", "{dir}/hide.nft"],
+]
+run = ["tayga", "-n", "-c", "{dir}/tayga.conf"]
+forget = ["sh", "-c", "conntrack -F && echo {name} >> {dir}/forgotten"]
+
+[mechanism.command.config]
+"tayga.conf" = """
+tun-device nat64
+ipv4-addr {router_v4}
+ipv6-addr {router_v6}
+prefix {pool6}
+dynamic-pool {between_v4}
+"""
+"hide.nft" = """
+table ip hide {
+  chain out {
+    type nat hook postrouting priority srcnat; policy accept;
+    oifname "{device_up}" snat to {pool4_first}
+  }
+}
+"""
+
+[mechanism.command.client]
+up = [
+  ["tayga", "-c", "{dir}/tayga.conf", "--mktun"],
+  ["ip", "link", "set", "clat0", "up"],
+  ["ip", "addr", "add", "{client_v4}/32", "dev", "clat0"],
+  ["ip", "route", "add", "default", "dev", "clat0", "mtu", "1480", "advmss", "1440"],
+  ["ip", "route", "add", "{client_v6}/128", "dev", "clat0"],
+  ["nft", "-f", "{dir}/hide.nft"],
+]
+run = ["tayga", "-n", "-c", "{dir}/tayga.conf"]
+
+[mechanism.command.client.config]
+"tayga.conf" = """
+tun-device clat0
+ipv4-addr {router_v4}
+ipv6-addr {router_v6}
+prefix {pool6}
+map {client_v4} {client_v6}
+"""
+"hide.nft" = """
+table ip hide {
+  chain out {
+    type nat hook postrouting priority srcnat; policy accept;
+    iifname "{device_down}" masquerade
+  }
+}
+"""
+"#;
+
+/// What was asked and answered in raw files whose names end so.
+fn all_asked(run: &Folder, end: &str) -> Vec<(Value, Value)> {
+    let raw = std::fs::read_dir(run.path.join("raw")).expect("raw outputs").flatten();
+    let files = raw.filter_map(|entry| entry.file_name().into_string().ok());
+    files.filter(|name| name.ends_with(end)).flat_map(|name| asked(run, &name)).collect()
+}
+
+#[test]
+fn rfc8219_measures_two_devices_in_a_row_and_a_peer() {
+    if !can_run() || !has("fordway", "softwire") || !has("tayga", "nat64") || !programs(&["nft"]) {
+        return;
+    }
+    let bench = Bench::new();
+    let arms = ["464xlat-fordway-interface", "softwire-fordway-interface", "siit-tayga"];
+    // As short as a trial may be whose frames are not all late on a busy machine.
+    let sizes =
+        "length_share = 0.2\nframe_sizes = [64, 1518, 1522]\nnetworks = [8]\nloss_shares = [5]\n";
+    let run = bench.run("run", &small("rfc8219", &arms, &["rfc8219_frame_loss"], sizes), &[]);
+    bench.assert_clean(&["run"]);
+    for arm in arms {
+        let trials = explained(&run, arm, "rfc8219_frame_loss");
+        // The counts of the mechanism and of the devices agree with the tester's.
+        assert!(trials.iter().all(|t| !t.to_string().contains("counters disagree")), "{trials:?}");
+        let wide = trials.iter().find(|trial| trial["point"]["octets"] == 1522).expect("a trial");
+        assert!(wide["invalid"][0].as_str().is_some_and(|why| why.contains("MTU")), "{wide}");
+    }
+    // Under these addresses the server sees what each of them has made, and its frames arrive at the hosts behind.
+    for (seen, stateful) in
+        [("203.0.113.64", true), ("203.0.113.65", true), ("2001:db8:64::c612:0", false)]
+    {
+        for octets in [64, 1518] {
+            let asked = all_asked(&run, &format!("-loss-octets{octets}-share5-networks8.jsonl"));
+            let of = |(order, _): &&(Value, Value)| {
+                order["translated"]["reverse"]["target"]["first"] == seen
+            };
+            let trials: Vec<_> = asked.iter().filter(of).collect();
+            assert!(!trials.is_empty(), "{seen}, {octets}");
+            // All of a trial may come late.
+            let arrived = |outcome: &Value| {
+                let late = |side: &str| outcome[side]["translated"]["late"].as_u64().unwrap_or(0);
+                let [forward, reverse] = counts(outcome);
+                forward + late("forward") > 0 && reverse + late("reverse") > 0
+            };
+            assert!(trials.iter().any(|(_, it)| arrived(it)), "{seen}, {octets}: {trials:?}");
+            for (order, outcome) in trials {
+                // An IPv6 side needs 84 octets.
+                assert_eq!(order["frame_size"], if stateful { octets } else { octets.max(84) });
+                // Connections are between all networks, each of which has hosts of its own.
+                assert_eq!(order["networks"], 8);
+                let flows = order["tuples"]["enumerated"]["flows"].as_u64();
+                assert_eq!(flows, stateful.then_some(10_008), "{order}");
+                for side in ["forward", "reverse"] {
+                    assert_eq!(outcome[side]["wrong"]["checksum"], 0, "{outcome}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn tables_are_emptied_by_each_mechanism_s_own_means() {
+    if !can_run()
+        || !has("fordway", "softwire")
+        || !has("tayga", "nat64")
+        || !programs(&["nft", "conntrack"])
+    {
+        return;
+    }
+    let bench = Bench::new();
+    let arms = ["nat64-tayga", "464xlat-fordway-interface", "softwire-fordway-interface"];
+    let metrics = ["rfc9693_establishment_rate", "rfc9693_tear_down_rate"];
+    let sizes = "length_share = 0.1\ntable_connections = [1000]\nsafe_connections = 1000\n";
+    let experiment = small("rfc9693", &arms, &metrics, sizes);
+    let run = bench.run("run", &(experiment + BY_COMMANDS), &[]);
+    bench.assert_clean(&["run"]);
+    for arm in arms.into_iter().chain(["464xlat-mine"]) {
+        let torn = explained(&run, arm, "rfc9693_tear_down_rate");
+        // Nothing that empties a table was missing, whatever a busy machine did to rates.
+        let said = torn[0].to_string();
+        assert!(
+            !said.contains("no process that could end") && !said.contains("ended with"),
+            "{said}"
+        );
+        let trials = asked(&run, &format!("block1-{arm}-connections-connections1000.jsonl"));
+        let noted = |(order, outcome): &(Value, Value)| {
+            order["tuples"]["enumerated"]["flows"] == 1000 && outcome["noted"] == 1000
+        };
+        assert!(trials.iter().any(noted), "{arm}: {trials:?}");
+    }
+}
