@@ -185,7 +185,7 @@ fn options(spec: &MechanismSpec, room: Room, pref64: &str) -> Vec<String> {
     }
     let widest = widest_mtu(true).to_string();
     if spec.kind == Kind::Nat64 && spec.hops == 2 {
-        // The PLAT of a network that is wider than its other links; the routes to its hosts say so, but not which host comes first.
+        // A PLAT: the link to its CLATs is wider than others, and no route of the gateway says so.
         argv.extend(["--mtu", &widest]);
     }
     let stateful = match spec.kind {
