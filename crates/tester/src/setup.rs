@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::net::netdevice::name_to_index;
+use serde::{Deserialize, Serialize};
+
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space};
 
 use crate::frame::CHECK_SEQUENCE;
@@ -35,14 +37,16 @@ pub struct End {
 }
 
 /// What puts frames on a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Sending {
     /// Sockets of AF_XDP: on all devices, and without a copy where the driver can.
     Sockets,
     /// A program that the kernel repeats over live frames (Linux 5.18): on devices whose driver takes redirected frames. On a
     /// veth it sends several times as many as a socket, for which each frame becomes a packet buffer. The device at the
-    /// other end of a veth then needs receive offload (`ethtool -K DEVICE gro on`) or a program of its own, else all
-    /// frames are lost. It keeps one processor busy for each direction during a trial. Trials with enumerated tuples are sent by sockets.
+    /// other end of a veth then needs receive offload (`ethtool -K DEVICE gro on`) or a program of its own. Opening the tester
+    /// sends 64 frames of EtherType 0x88b5 to each next hop, to find whether it can. It keeps one processor busy for each
+    /// direction during a trial. Learning frames, and trials with more than eight steps, are sent by sockets.
     Program,
 }
 
@@ -61,6 +65,9 @@ pub struct Setup {
     pub one_thread: bool,
     /// What sends.
     pub sending: Sending,
+    /// Whether sockets send where the kernel or a driver refuses the program; [`crate::Outcome::refusal`] says so. Otherwise
+    /// the tester is not opened.
+    pub falls_back: bool,
     /// Frames that may wait in a socket's memory for the tester: a power of two.
     pub waiting: u32,
     /// Processors to which threads are bound, in turn. None: the system decides.
@@ -77,6 +84,7 @@ impl Setup {
             zero_copy: true,
             one_thread: false,
             sending: Sending::Sockets,
+            falls_back: false,
             waiting: 8192,
             processors: Vec::new(),
         }
@@ -102,13 +110,8 @@ impl Setup {
 }
 
 /// Opens an end, in its namespace.
-pub(crate) fn open(
-    end: &End,
-    shape: Shape,
-    sending: Sending,
-) -> std::io::Result<(Program, Vec<Socket>, Option<Live>)> {
-    let any = std::net::UdpSocket::bind("[::]:0")?;
-    let device = name_to_index(&any, &end.device)?;
+pub(crate) fn open(end: &End, shape: Shape) -> std::io::Result<(Program, Vec<Socket>)> {
+    let device = index(end)?;
     let program = Program::attach(device, end.queues)?;
     let mut sockets = Vec::new();
     for queue in 0..end.queues {
@@ -116,8 +119,25 @@ pub(crate) fn open(
         program.redirect(queue, socket.descriptor())?;
         sockets.push(socket);
     }
-    let live = (sending == Sending::Program).then(|| Live::new(device)).transpose()?;
-    Ok((program, sockets, live))
+    Ok((program, sockets))
+}
+
+/// The programs that send at both ends, which are open already. Each has shown that frames leave.
+pub(crate) fn senders(setup: &Setup) -> std::io::Result<[Live; 2]> {
+    let live = |end: &End| {
+        elsewhere(end.namespace.as_ref(), || {
+            let mut live = Live::new(index(end)?)?;
+            live.probe(end)?;
+            Ok(live)
+        })
+    };
+    Ok([live(&setup.client)?, live(&setup.server)?])
+}
+
+/// The number of an end's device, in its namespace.
+fn index(end: &End) -> std::io::Result<u32> {
+    let any = std::net::UdpSocket::bind("[::]:0")?;
+    Ok(name_to_index(&any, &end.device)?)
 }
 
 /// Opens a socket; waits for a queue that is being released.
