@@ -4,6 +4,7 @@
 //! frames): no packet buffer is allocated and nothing is copied. It takes one system call for a whole trial.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram as Recorder;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{DataSec, Var};
-use libbpf_rs::{Map, MapCore, MapFlags, Object, ObjectBuilder, Program};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, Program};
 
 use crate::plan::{Key, Plan, TEMPLATE, Tables};
-use crate::sys::{Variables, WAKE, interrupt, repeat};
+use crate::setup::bind;
+use crate::sys::{Variables, WAKE, apart, interrupt, repeat};
 use crate::{End, machine, processor_time};
 
 /// The compiled object. ELF structures are read where they lie.
@@ -28,7 +30,8 @@ static OBJECT: &Compiled<[u8]> = &Compiled(*include_bytes!(concat!(env!("OUT_DIR
 
 /// Time between two looks at what the program has sent.
 const LOOK: Duration = Duration::from_micros(500);
-/// The sender's thread never waits: whoever else wants its processor, the receiver first of all, gets it.
+/// The sender's thread never waits: whoever else wants its processor, the receiver or a device under test that is a process,
+/// gets it.
 const NICE: i32 = 19;
 /// Leading bits of a lateness behind the first one, as the program counts it.
 const PRECISION: u32 = 5;
@@ -38,12 +41,18 @@ const BUCKETS: usize = ((64 - PRECISION + 1) as usize) << PRECISION;
 
 /// Frames by which a device shows that it takes what the program sends: fewer than the ring of a veth holds.
 const PROBES: u64 = 64;
+/// Number of the loopback device of a namespace.
+const LOOPBACK: i32 = 1;
 /// Time for a driver to count frames that it has sent.
 const COUNTED: Duration = Duration::from_secs(2);
 
 /// The program, for one device.
 #[derive(Debug)]
 pub(crate) struct Live {
+    /// The program at a device that receives nothing, in a network namespace of its own. The kernel's way into programs at
+    /// devices (its dispatcher) then knows the program already. Otherwise each call to repeat it changes that way, and waits for
+    /// the end of all runs under way: for the sender of the other direction, 50 ms and more.
+    _home: (Link, File),
     object: Object,
     /// Words of `.bss`, and those at which variables begin.
     variables: Variables,
@@ -95,6 +104,11 @@ impl Live {
             }
         }
         let object = open.load().map_err(explained)?;
+        let attach = || {
+            let program = object.progs_mut().find(|program| program.name() == "transmit");
+            program.ok_or_else(|| missing("program"))?.attach_xdp(LOOPBACK).map_err(explained)
+        };
+        let home = apart(attach)?;
         let words = |name: &str| {
             let map = find(&object, name)?;
             let octets = map.max_entries() as usize * map.value_size() as usize;
@@ -107,7 +121,7 @@ impl Live {
         if variables.words().len() < done + COUNTERS + BUCKETS {
             return Err(missing("room"));
         }
-        Ok(Self { variables, order, done, templates, tuples, key: None, object })
+        Ok(Self { _home: home, object, variables, order, done, templates, tuples, key: None })
     }
 
     /// Makes the tables of a plan, for which memory grows where it has to.
@@ -177,13 +191,12 @@ impl Live {
         self.variables.words()[self.done + number].load(Relaxed)
     }
 
-    /// Sends the prepared plan until all frames have left or `is_over`. `begin` is run first, on the sending thread. Returns
-    /// the processor time of that thread, s.
+    /// Sends the prepared plan on a processor until all frames have left or `is_over`. Returns the processor time, s.
     pub(crate) fn send(
         &self,
         (plan, tables): (&Plan, &Tables),
         batch: u32,
-        begin: impl FnOnce() -> Result<()> + Send,
+        processor: usize,
         is_over: impl Fn() -> bool,
     ) -> Result<f64> {
         let program = self.program()?;
@@ -191,11 +204,13 @@ impl Live {
         let frame = vec![0; plan.longest(tables)];
         let ended = AtomicBool::new(false);
         let ended = &ended;
+        // Looks are made where the sender runs, whose thread is bound as this one is. Each look interrupts the kernel's loop, which
+        // otherwise holds up what waits for its readers (RCU): devices and programs that are set up meanwhile.
+        bind(processor)?;
         std::thread::scope(|scope| {
             let (tell, told) = std::sync::mpsc::channel();
             let sender = scope.spawn(move || {
                 let _ = tell.send(rustix::thread::gettid());
-                begin()?;
                 rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE)?;
                 while !ended.load(Relaxed) {
                     // As often as the call can count.

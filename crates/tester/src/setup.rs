@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use rustix::net::netdevice::name_to_index;
 use serde::{Deserialize, Serialize};
 
-use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space};
+use rustix::thread::{
+    CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity,
+};
 
 use crate::frame::CHECK_SEQUENCE;
 use crate::live::Live;
@@ -177,9 +179,15 @@ pub(crate) fn elsewhere<T: Send>(
     joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// Processors on which the calling thread may run, the last one first: the first one has the most interrupts.
+pub(crate) fn allowed() -> std::io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).rev().filter(|number| set.is_set(*number)).collect())
+}
+
 /// Keeps the calling thread on a processor.
 pub(crate) fn bind(processor: usize) -> std::io::Result<()> {
     let mut one = CpuSet::new();
     one.set(processor);
-    Ok(rustix::thread::sched_setaffinity(None, &one)?)
+    Ok(sched_setaffinity(None, &one)?)
 }

@@ -10,7 +10,7 @@ use crate::live::Live;
 use crate::outcome::{Mode, Outcome, Side};
 use crate::plan::{Noted, Plan, Tables};
 use crate::program::Program;
-use crate::setup::{End, Sending, Setup, bind, elsewhere, open, senders};
+use crate::setup::{End, Sending, Setup, allowed, bind, elsewhere, open, senders};
 use crate::sys::Socket;
 use crate::tally::{Clock, Tally, histogram, recorder};
 use crate::worker::{Inbound, Lane, Outbound, Shared, run};
@@ -284,18 +284,20 @@ impl Tester {
         let (ends, mut lanes): (Vec<usize>, Vec<Lane<'_>>) = lanes.into_iter().unzip();
         let each = if self.setup.one_thread { lanes.len() } else { 1 };
         let processors = &self.setup.processors;
+        // A sender keeps its processor busy: the other one has another.
+        let allowed = allowed().map_err(machine("processors"))?;
+        let senders_at = if processors.is_empty() { &allowed } else { processors };
         let used = std::thread::scope(|scope| {
             let mut threads: Vec<_> = live
                 .iter()
                 .flatten()
                 .enumerate()
                 .map(|(number, (plan, tables, live))| {
-                    let bound = processors.get(number % processors.len().max(1)).copied();
                     let (shared, batch) = (&shared, trial.batch);
+                    let processor = senders_at[number % senders_at.len().max(1)];
                     scope.spawn(move || {
-                        let begin = || bound.map_or(Ok(()), bind);
-                        let used =
-                            live.send((plan, tables), batch, begin, || shared.is_ended(now()));
+                        let is_over = || shared.is_ended(now());
+                        let used = live.send((plan, tables), batch, processor, is_over);
                         shared.end_sender(live.sent().sent.iter().sum());
                         shared.failed.fetch_or(used.is_err(), Relaxed);
                         used

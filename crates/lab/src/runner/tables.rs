@@ -80,9 +80,11 @@ impl Renewed<'_> {
             let argv = ["sysctl", "-qw", &timeouts[0], &timeouts[1]];
             must(&self.runner.backend, host, &argv)?;
         }
-        let largest = self.runner.profile().frame_sizes.iter().max().copied().unwrap_or(SMALLEST);
+        let profile = self.runner.profile();
+        let sender = profile.sender;
+        let largest = profile.frame_sizes.iter().max().copied().unwrap_or(SMALLEST);
         let largest = u16::try_from(largest).map_err(|error| LabError::Usage(error.to_string()))?;
-        let generator = Generator::open(&self.runner.backend, &live.network, largest)?;
+        let generator = Generator::open(&self.runner.backend, &live.network, largest, sender)?;
         Ok(self.now.insert((generator, live)))
     }
 

@@ -37,6 +37,19 @@ fn counts(outcome: &Value) -> [u64; 2] {
     ["forward", "reverse"].map(|side| number(side, "received"))
 }
 
+/// The program sent, unless the kernel or a device refuses it: then sockets did, and a trial of the mechanism says so.
+fn sent_by_the_best(run: &Folder, outcome: &Value) {
+    match outcome["refusal"].as_str() {
+        None => assert_eq!(outcome["sending"], serde_json::json!(["program", "program"])),
+        Some(why) => {
+            assert_eq!(outcome["sending"], serde_json::json!(["sockets", "sockets"]));
+            let said =
+                |trial: &Value| trial["flags"].to_string().contains("sockets send the frames");
+            assert!(run.trials().iter().any(said), "{why}");
+        }
+    }
+}
+
 #[test]
 fn rfc8219_measures_what_is_forwarded_and_translated() {
     if !can_run() || !has("fordway", "clat") {
@@ -76,6 +89,7 @@ fn rfc8219_measures_what_is_forwarded_and_translated() {
     assert!(trials.iter().any(|(_, outcome)| counts(outcome).iter().all(|arrived| *arrived > 0)));
     for (order, outcome) in &trials {
         assert_eq!(order["frame_size"], 512);
+        sent_by_the_best(&run, outcome);
         for side in ["forward", "reverse"] {
             assert_eq!(outcome[side]["wrong"]["checksum"], 0, "{outcome}");
         }
@@ -109,7 +123,31 @@ fn rfc9693_measures_a_nat_and_a_translator() {
             assert_eq!(order["tuples"]["enumerated"]["flows"], 2000, "{order}");
             let late = outcome["forward"]["translated"]["late"].as_u64().expect("a number");
             assert_eq!(counts(outcome)[0] + late, outcome["noted"], "{outcome}");
+            sent_by_the_best(&run, outcome);
         }
     }
     assert!(run.page().contains("RFC 9693"));
+}
+
+#[test]
+fn a_profile_chooses_what_sends() {
+    if !can_run() {
+        return;
+    }
+    let bench = Bench::new();
+    let sizes =
+        "length_share = 0.05\nframe_sizes = [64]\nloss_shares = [10]\nsender = \"socket\"\n";
+    let run =
+        bench.run("run", &small("rfc8219", &["native-v6"], &["rfc8219_frame_loss"], sizes), &[]);
+    bench.assert_clean(&["run"]);
+    explained(&run, "native-v6", "rfc8219_frame_loss");
+    let raw = std::fs::read_dir(run.path.join("raw")).expect("raw outputs").flatten();
+    let files = raw.filter_map(|entry| entry.file_name().into_string().ok());
+    let trials: Vec<(Value, Value)> =
+        files.filter(|name| name.contains("-loss")).flat_map(|name| asked(&run, &name)).collect();
+    assert!(!trials.is_empty());
+    for (_, outcome) in trials {
+        assert_eq!(outcome["sending"], serde_json::json!(["sockets", "sockets"]));
+        assert_eq!(outcome["refusal"], Value::Null);
+    }
 }
