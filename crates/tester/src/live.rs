@@ -18,9 +18,9 @@ use libbpf_rs::btf::types::{DataSec, Var};
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, Program};
 
 use crate::plan::{Key, Plan, TEMPLATE, Tables};
-use crate::setup::bind;
+use crate::setup::{bind, elsewhere, index};
 use crate::sys::{Variables, WAKE, apart, interrupt, repeat};
-use crate::{End, machine, processor_time};
+use crate::{End, Setup, machine, processor_time};
 
 /// The compiled object. ELF structures are read where they lie.
 #[repr(C, align(8))]
@@ -75,6 +75,18 @@ pub(crate) struct Sent {
     pub(crate) worst: u64,
 }
 
+/// The programs that send at both ends, which are open already. Each has shown that frames leave.
+pub(crate) fn senders(setup: &Setup) -> std::io::Result<[Live; 2]> {
+    let live = |end: &End| {
+        elsewhere(end.namespace.as_ref(), || {
+            let mut live = Live::new(index(end)?)?;
+            live.probe(end)?;
+            Ok(live)
+        })
+    };
+    Ok([live(&setup.client)?, live(&setup.server)?])
+}
+
 impl Live {
     /// The program for a device of the calling thread's namespace.
     pub(crate) fn new(device: u32) -> Result<Self> {
@@ -126,7 +138,7 @@ impl Live {
 
     /// Makes the tables of a plan, for which memory grows where it has to.
     pub(crate) fn fill(&mut self, plan: &Plan) -> crate::Result<Tables> {
-        let tables = plan.tables(self.key)?;
+        let mut tables = plan.tables(self.key)?;
         let wanted = [
             tables.templates.len() / TEMPLATE,
             tables.tuples.as_ref().map_or(self.tuples.words().len(), Vec::len),
@@ -143,8 +155,9 @@ impl Live {
             *self = loaded.map_err(machine("room for tuples"))?;
         }
         store(self.templates.words(), &tables.templates);
-        if let Some(tuples) = &tables.tuples {
-            store(self.tuples.words(), tuples);
+        // Not kept twice.
+        if let Some(tuples) = tables.tuples.take() {
+            store(self.tuples.words(), &tuples);
             self.key = tables.key;
         }
         Ok(tables)

@@ -11,7 +11,6 @@ use rustix::thread::{
 };
 
 use crate::frame::CHECK_SEQUENCE;
-use crate::live::Live;
 use crate::program::Program;
 use crate::sys::{HEADROOM, Shape, Socket};
 use crate::{Error, LARGEST, Result};
@@ -124,20 +123,8 @@ pub(crate) fn open(end: &End, shape: Shape) -> std::io::Result<(Program, Vec<Soc
     Ok((program, sockets))
 }
 
-/// The programs that send at both ends, which are open already. Each has shown that frames leave.
-pub(crate) fn senders(setup: &Setup) -> std::io::Result<[Live; 2]> {
-    let live = |end: &End| {
-        elsewhere(end.namespace.as_ref(), || {
-            let mut live = Live::new(index(end)?)?;
-            live.probe(end)?;
-            Ok(live)
-        })
-    };
-    Ok([live(&setup.client)?, live(&setup.server)?])
-}
-
 /// The number of an end's device, in its namespace.
-fn index(end: &End) -> std::io::Result<u32> {
+pub(crate) fn index(end: &End) -> std::io::Result<u32> {
     let any = std::net::UdpSocket::bind("[::]:0")?;
     Ok(name_to_index(&any, &end.device)?)
 }

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::frame::Tuple;
-use crate::live::Live;
+use crate::live::{Live, senders};
 use crate::outcome::{Mode, Outcome, Side};
 use crate::plan::{Noted, Plan, Tables};
 use crate::program::Program;
-use crate::setup::{End, Sending, Setup, allowed, bind, elsewhere, open, senders};
+use crate::setup::{End, Sending, Setup, allowed, bind, elsewhere, open};
 use crate::sys::Socket;
 use crate::tally::{Clock, Tally, histogram, recorder};
 use crate::worker::{Inbound, Lane, Outbound, Shared, run};

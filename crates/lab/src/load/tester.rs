@@ -21,6 +21,8 @@ use fordway_tester::{Addresses, End, Flow, Outcome, Pace, Pairs, Sending, Setup,
 const READY: Duration = Duration::from_secs(15);
 /// What a trial may take beyond its own time.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Frames that may wait for a receiver: 8 ms of two million a second, two turns of a scheduler with 250 ticks a second.
+const WAITING: u32 = 1 << 14;
 /// Frames per second at which a burst leaves at least.
 const SLOWEST_BURST: f64 = 10_000.0;
 /// Bits behind those that count networks: IPv4 networks of length 24, IPv6 networks of length 64.
@@ -97,6 +99,7 @@ impl Stand {
                 Sender::Best | Sender::Program => Sending::Program,
             },
             falls_back: self.sender == Sender::Best,
+            waiting: WAITING,
             ..Setup::new(client, server)
         };
         let failed = |error: fordway_tester::Error| LabError::Usage(error.to_string());
