@@ -15,6 +15,7 @@ use crate::process::{Dialogue, own_program};
 use crate::topology::Network;
 use fordway_data::addresses::{FLOWS_V4, FLOWS_V6, SERVER_V6, SIIT_POOL6};
 use fordway_data::spec::{Kind, Sender};
+use fordway_procedures::frame::LEAST_V6;
 use fordway_tester::{Addresses, End, Flow, Outcome, Pace, Pairs, Sending, Setup, Tester, Trial};
 
 /// How long the tester may take to come up.
@@ -155,7 +156,7 @@ impl Generator {
             None => (far_own.clone(), own.clone()),
         };
         let far = backend.namespace(&network.server).display().to_string();
-        let (program, largest) = (own_program()?, largest.to_string());
+        let (program, largest) = (own_program()?, largest.max(LEAST_V6).to_string());
         let argv = [&program, "tester", "trials", "--device", "uplink", "--far-device", "uplink"];
         let values = [
             ("--own", own),

@@ -82,7 +82,8 @@ impl Renewed<'_> {
         }
         let profile = self.runner.profile();
         let sender = profile.sender;
-        let largest = profile.frame_sizes.iter().max().copied().unwrap_or(SMALLEST);
+        let sizes = profile.frame_sizes.iter().chain(&profile.disturbed_sizes);
+        let largest = sizes.max().copied().unwrap_or(SMALLEST);
         let largest = u16::try_from(largest).map_err(|error| LabError::Usage(error.to_string()))?;
         let generator = Generator::open(&self.runner.backend, &live.network, largest, sender)?;
         Ok(self.now.insert((generator, live)))

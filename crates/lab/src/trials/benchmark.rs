@@ -55,7 +55,6 @@ pub(super) struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// Puts it there, for frames of up to so many octets.
     pub(super) fn open(at: &'a Measured<'a>, largest: u16) -> Result<Self> {
-        let largest = largest.max(LEAST_V6);
         let generator = Generator::open(at.backend, at.network, largest, at.profile.sender)?;
         let (tuples, remarks) = (connections(at.kind), Vec::new());
         let passed = [[0; 2]; 2];

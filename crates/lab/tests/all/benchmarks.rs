@@ -131,23 +131,29 @@ fn rfc9693_measures_a_nat_and_a_translator() {
 
 #[test]
 fn a_profile_chooses_what_sends() {
-    if !can_run() {
+    if !can_run() || !has("fordway", "clat") {
         return;
     }
     let bench = Bench::new();
+    let arms = ["native-v6", "siit-fordway-interface"];
     let sizes =
         "length_share = 0.05\nframe_sizes = [64]\nloss_shares = [10]\nsender = \"socket\"\n";
-    let run =
-        bench.run("run", &small("rfc8219", &["native-v6"], &["rfc8219_frame_loss"], sizes), &[]);
+    let metrics = ["rfc8219_frame_loss", "rfc8219_reset"];
+    let run = bench.run("run", &small("rfc8219", &arms, &metrics, sizes), &[]);
     bench.assert_clean(&["run"]);
     explained(&run, "native-v6", "rfc8219_frame_loss");
+    explained(&run, "siit-fordway-interface", "rfc8219_reset");
     let raw = std::fs::read_dir(run.path.join("raw")).expect("raw outputs").flatten();
-    let files = raw.filter_map(|entry| entry.file_name().into_string().ok());
-    let trials: Vec<(Value, Value)> =
-        files.filter(|name| name.contains("-loss")).flat_map(|name| asked(&run, &name)).collect();
-    assert!(!trials.is_empty());
-    for (_, outcome) in trials {
-        assert_eq!(outcome["sending"], serde_json::json!(["sockets", "sockets"]));
-        assert_eq!(outcome["refusal"], Value::Null);
+    let files: Vec<String> = raw.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    // Frames over IPv6 are larger than the smallest size: there were some where a mechanism is started anew, too.
+    for load in ["-loss-", "-reset-"] {
+        let of_load = files.iter().filter(|name| name.contains(load));
+        let trials: Vec<(Value, Value)> = of_load.flat_map(|name| asked(&run, name)).collect();
+        assert!(!trials.is_empty(), "{files:?}");
+        for (order, outcome) in trials {
+            assert_eq!(order["frame_size"], 84);
+            assert_eq!(outcome["sending"], serde_json::json!(["sockets", "sockets"]));
+            assert_eq!(outcome["refusal"], Value::Null);
+        }
     }
 }
