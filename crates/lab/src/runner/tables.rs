@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use fordway_data::spec::{Axis, Load, MechanismSpec, Metric, Point};
+use fordway_data::spec::{Axis, Load, MechanismSpec, Metric, Point, Sender};
 use fordway_data::trial::{Lack, Trial};
 use fordway_procedures::frame::Frame;
 use fordway_procedures::latency::{Definition, latency};
@@ -49,6 +49,7 @@ struct Renewed<'a> {
     guard: &'a Guard,
     arm: &'a MechanismSpec,
     room: Room,
+    sender: Sender,
     /// The deployment, with the tester at its ends; the tester goes first.
     now: Option<(Generator, Live)>,
     /// Seconds that a connection has to live without traffic.
@@ -81,7 +82,7 @@ impl Renewed<'_> {
             must(&self.runner.backend, host, &argv)?;
         }
         let profile = self.runner.profile();
-        let sender = profile.sender;
+        let sender = self.sender;
         let sizes = profile.frame_sizes.iter().chain(&profile.disturbed_sizes);
         let largest = sizes.max().copied().unwrap_or(SMALLEST);
         let largest = u16::try_from(largest).map_err(|error| LabError::Usage(error.to_string()))?;
@@ -252,11 +253,17 @@ impl Runner {
         trial.started = now();
         trial.exit_status = Some(0);
         let profile = self.rfc.clone();
+        let sender = match load {
+            // A mechanism that ends gives its devices back as they were: a veth may take no redirected frames from then on.
+            Load::Reset => Sender::Socket,
+            _ => self.profile().sender,
+        };
         let mut renewed = Renewed {
             runner: self,
             guard,
             arm,
             room: Room::of(room),
+            sender,
             now: None,
             timeout_s: 0.0,
             tuples: connections(Some(arm.kind))
