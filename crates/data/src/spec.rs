@@ -39,7 +39,7 @@ pub(crate) use own::Known;
 pub use own::{Better, LoadSpec, MetricSpec, Missing, OwnLoad, OwnMetric, Scan, experiment};
 pub use pin::{Cores, Pin, Processors, Role};
 pub use point::{Axis, Point, quantity};
-pub use profile::Profile;
+pub use profile::{Profile, Sender};
 pub(crate) use schema::SCHEMA;
 
 const BUILT_IN: &[&str] = &[

@@ -157,7 +157,7 @@ impl Profile {
                 short_s: 0.3,
                 full_s: 2.0,
                 precision: 0.03,
-                least: 0.05,
+                least: 0.005,
                 repetitions: 1,
             },
             goals: vec![Goal::rfc2544(2.0, 0.5, 0.03), Goal::partial(0.005, 2.0, 0.5, 0.03)],

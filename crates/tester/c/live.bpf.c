@@ -11,7 +11,6 @@
 #define FRONT 80
 /* The smallest frame of Ethernet, without its check sequence. */
 #define LEAST 60
-#define NETWORKS 256
 #define STRETCHES 8
 /* Looks at the clock while nothing is due. */
 #define LOOKS 8
@@ -36,11 +35,30 @@ struct template {
 	__u64 length, udp, sum;
 };
 
-/* What is sent: written by the tester before. All words, as `live.rs` lays them out. */
+/* The fronts of translated frames, then those of native ones. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct template);
+} templates SEC(".maps");
+
+/* Enumerated tuples in the order in which they are sent: number of the template (32 bits), source port, destination port. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} tuples SEC(".maps");
+
+/* What is sent: written by the tester before. All words, as `plan/order.rs` lays them out. `tuples` is the number of enumerated
+ * ones, 0 if ports are random; `noted`: they are those that were noted, whose tags name no pair of networks; `natives`: number of
+ * the first native template. */
 struct order {
-	__u64 start, total, burst, share, seed, trial, direction, networks, batch, stretches;
+	__u64 start, total, burst, share, seed, trial, direction, networks, batch, tuples, noted, natives, stretches;
 	struct stretch stretch[STRETCHES];
-	struct template templates[2][NETWORKS];
 };
 struct order order;
 
@@ -111,18 +129,33 @@ typedef __u64 __attribute__((may_alias)) word64;
 		sum += word_;                                   \
 	} while (0)
 
-/* Builds the front of a frame whose UDP header is at `udp`. */
-static __always_inline void build(__u64 *front, const __u32 udp, __u64 sum, __u64 number, __u64 time, __u32 native, __u32 sequence, __u32 pair)
-{
-	__u64 drawn = mixed(order.seed ^ mixed(number + 0x9e3779b97f4a7c15ULL));
+/* What differs from frame to frame. */
+struct frame {
+	__u64 time;
+	__u32 sequence, pair, native, ports;
+};
 
-	PUT(front, udp, 1024 + ((drawn >> 32) * 64512 >> 32), sum);
-	PUT(front, udp + 2, 1 + ((drawn & 0xffffffff) * 49151 >> 32), sum);
+/* Pseudorandom ports: the source's in the upper half. */
+static __always_inline __u32 drawn(__u64 number)
+{
+	__u64 bits = mixed(order.seed ^ mixed(number + 0x9e3779b97f4a7c15ULL));
+	__u32 source = 1024 + ((bits >> 32) * 64512 >> 32), target = 1 + ((bits & 0xffffffff) * 49151 >> 32);
+
+	return source << 16 | target;
+}
+
+/* Fills the front of a frame whose UDP header is at `udp`. */
+static __always_inline void build(__u64 *front, const __u32 udp, __u64 sum, const struct frame *it)
+{
+	__u64 time = it->time;
+
+	PUT(front, udp, it->ports >> 16, sum);
+	PUT(front, udp + 2, it->ports, sum);
 	/* The magic is in the template, and in its sum. */
 	PUT(front, udp + 10, order.trial, sum);
-	PUT(front, udp + 12, native << 15 | order.direction << 14 | pair, sum);
-	PUT(front, udp + 14, sequence >> 16, sum);
-	PUT(front, udp + 16, sequence, sum);
+	PUT(front, udp + 12, it->native << 15 | order.direction << 14 | it->pair, sum);
+	PUT(front, udp + 14, it->sequence >> 16, sum);
+	PUT(front, udp + 16, it->sequence, sum);
 	PUT(front, udp + 18, time >> 48, sum);
 	PUT(front, udp + 20, time >> 32, sum);
 	PUT(front, udp + 22, time >> 16, sum);
@@ -165,6 +198,13 @@ static __always_inline int put(struct xdp_md *ctx, const __u64 *front, __u64 len
 	return 0;
 }
 
+/* A frame that could not be made. */
+static __always_inline int aborted(void)
+{
+	done.aborted++;
+	return XDP_ABORTED;
+}
+
 SEC("xdp")
 int transmit(struct xdp_md *ctx)
 {
@@ -187,28 +227,43 @@ int transmit(struct xdp_md *ctx)
 	}
 	quiet = 0;
 	__u64 before = number * order.share / 100;
-	__u32 native = (number + 1) * order.share / 100 <= before;
-	__u32 sequence = native ? number - before : before;
-	__u64 networks = order.networks ? order.networks : 1;
-	__u32 pair = sequence % networks & (NETWORKS - 1);
-	struct template *template = &order.templates[native][pair];
+	struct frame frame = { .time = time };
+	__u32 index = 0;
+
+	done.next = number + 1;
+	frame.native = (number + 1) * order.share / 100 <= before;
+	frame.sequence = frame.native ? number - before : before;
+	if (order.tuples && !frame.native) {
+		__u32 place = frame.sequence % (__u32)order.tuples;
+		__u64 *tuple = bpf_map_lookup_elem(&tuples, &place);
+
+		if (!tuple)
+			return aborted();
+		index = *tuple >> 32;
+		frame.pair = order.noted ? 0 : index;
+		frame.ports = *tuple;
+	} else {
+		frame.pair = frame.sequence % ((__u32)order.networks ?: 1);
+		index = frame.pair + (frame.native ? order.natives : 0);
+		frame.ports = drawn(number);
+	}
+	struct template *template = bpf_map_lookup_elem(&templates, &index);
 	__u64 front[FRONT / 8];
 
+	if (!template)
+		return aborted();
 	for (int i = 0; i < FRONT / 8; i++)
 		front[i] = template->front[i];
 	if (template->udp == 34)
-		build(front, 34, template->sum, number, time, native, sequence, pair);
+		build(front, 34, template->sum, &frame);
 	else
-		build(front, 54, template->sum, number, time, native, sequence, pair);
-	done.next = number + 1;
-	if (put(ctx, front, template->length)) {
-		done.aborted++;
-		return XDP_ABORTED;
-	}
+		build(front, 54, template->sum, &frame);
+	if (put(ctx, front, template->length))
+		return aborted();
 	if (!order.burst)
 		note_lateness(now - time);
 	done.last = now;
-	done.sent[native]++;
+	done.sent[frame.native]++;
 	return bpf_redirect_map(&device, 0, XDP_ABORTED);
 }
 

@@ -36,6 +36,10 @@ const LINK: usize = 14;
 const UDP: usize = 8;
 /// UDP's protocol number.
 const UDP_PROTOCOL: u8 = 17;
+/// EtherType of local experiments (IEEE 802).
+const EXPERIMENTAL: [u8; 2] = [0x88, 0xb5];
+/// The smallest frame of Ethernet, without its check sequence.
+const LEAST: usize = 60;
 /// Hops that a frame may take.
 const HOP_LIMIT: u8 = 64;
 /// Octets that differ from frame to frame, at most: up to the end of the tag over IPv6. Behind them are zeros.
@@ -193,6 +197,15 @@ impl Template {
         // UDP's length counts twice: in the pseudo-header and in the header.
         let sum = sum(&front[addresses]) + u32::from(UDP_PROTOCOL) + 2 * u32::from(datagram);
         Ok(Self { front, length: udp + usize::from(datagram), udp, sum })
+    }
+
+    /// The smallest frame, of a protocol that no host knows: it ends where it arrives. Source and destination.
+    pub(crate) fn unknown(macs: [[u8; 6]; 2]) -> Self {
+        let mut front = [0; FRONT];
+        front[..6].copy_from_slice(&macs[1]);
+        front[6..12].copy_from_slice(&macs[0]);
+        front[12..14].copy_from_slice(&EXPERIMENTAL);
+        Self { front, length: LEAST, udp: 34, sum: 0 }
     }
 
     /// Octets of a frame, without its check sequence.

@@ -7,12 +7,12 @@
 //! ```
 //!
 //! Each end is a network device, in a namespace of its own or not: a veth here, a network card elsewhere, by the same code.
-//! Frames leave and arrive through sockets of AF_XDP, one for each queue; a program at the device ([`Tester::open`]) redirects
-//! the tester's frames to them and passes everything else to the kernel, which answers ARP, Neighbor Discovery and pings as
-//! usual. Every frame carries a tag ([`Tag`]) with its number and the time at which it was to be sent.
+//! Frames arrive through sockets of AF_XDP, one for each queue; a program at the device ([`Tester::open`]) redirects the tester's
+//! frames to them and passes everything else to the kernel, which answers ARP, Neighbor Discovery and pings as usual. Every
+//! frame carries a tag ([`Tag`]) with its number and the time at which it was to be sent.
 //!
-//! Where the driver of a device would need each frame as a packet buffer of its own (veth), a program can send instead of the
-//! sockets ([`Sending`]).
+//! Frames leave through these sockets, or are sent by a program that the kernel repeats ([`Sending`]): on a veth, where each frame
+//! of a socket becomes a packet buffer, the program sends several times as many. Both send the same octets in the same order.
 //!
 //! Times of arrival are the kernel's at the device's program; time stamps of network cards are not used. A frame is one chunk of a
 //! socket's memory, so that the largest has [`LARGEST`] octets: 4096, 8192 and 9216 (RFC 8219 section 5.1) are refused.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Direction;
+use crate::{Direction, Sending};
 
 /// A histogram of times: upper ends of ranges, ns, to three significant digits, and how often each came; ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,6 +194,10 @@ pub struct Outcome {
     pub seed: u64,
     /// How frames passed, at the client end and at the server end.
     pub modes: [Mode; 2],
+    /// What sent, at the client end and at the server end.
+    pub sending: [Sending; 2],
+    /// Why sockets sent, where the program was to.
+    pub refusal: Option<String>,
     /// From the client end to the server end.
     pub forward: Side,
     /// From the server end to the client end.

@@ -232,5 +232,7 @@ impl Plan {
 
 mod order;
 
+pub(crate) use order::{Key, TEMPLATE, Tables};
+
 #[cfg(test)]
 mod tests;

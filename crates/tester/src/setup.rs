@@ -4,10 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::net::netdevice::name_to_index;
-use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space};
+use serde::{Deserialize, Serialize};
+
+use rustix::thread::{
+    CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity,
+};
 
 use crate::frame::CHECK_SEQUENCE;
-use crate::live::Live;
 use crate::program::Program;
 use crate::sys::{HEADROOM, Shape, Socket};
 use crate::{Error, LARGEST, Result};
@@ -35,14 +38,16 @@ pub struct End {
 }
 
 /// What puts frames on a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Sending {
     /// Sockets of AF_XDP: on all devices, and without a copy where the driver can.
     Sockets,
     /// A program that the kernel repeats over live frames (Linux 5.18): on devices whose driver takes redirected frames. On a
     /// veth it sends several times as many as a socket, for which each frame becomes a packet buffer. The device at the
-    /// other end of a veth then needs receive offload (`ethtool -K DEVICE gro on`) or a program of its own, else all
-    /// frames are lost. It keeps one processor busy for each direction during a trial. Trials with enumerated tuples are sent by sockets.
+    /// other end of a veth then needs receive offload (`ethtool -K DEVICE gro on`) or a program of its own. Opening the tester
+    /// sends 64 frames of EtherType 0x88b5 to each next hop, to find whether it can. It keeps one processor busy for each
+    /// direction during a trial. Learning frames, and trials with more than eight steps, are sent by sockets.
     Program,
 }
 
@@ -61,6 +66,9 @@ pub struct Setup {
     pub one_thread: bool,
     /// What sends.
     pub sending: Sending,
+    /// Whether sockets send where the kernel or a driver refuses the program; [`crate::Outcome::refusal`] says so. Otherwise
+    /// the tester is not opened.
+    pub falls_back: bool,
     /// Frames that may wait in a socket's memory for the tester: a power of two.
     pub waiting: u32,
     /// Processors to which threads are bound, in turn. None: the system decides.
@@ -77,6 +85,7 @@ impl Setup {
             zero_copy: true,
             one_thread: false,
             sending: Sending::Sockets,
+            falls_back: false,
             waiting: 8192,
             processors: Vec::new(),
         }
@@ -102,13 +111,8 @@ impl Setup {
 }
 
 /// Opens an end, in its namespace.
-pub(crate) fn open(
-    end: &End,
-    shape: Shape,
-    sending: Sending,
-) -> std::io::Result<(Program, Vec<Socket>, Option<Live>)> {
-    let any = std::net::UdpSocket::bind("[::]:0")?;
-    let device = name_to_index(&any, &end.device)?;
+pub(crate) fn open(end: &End, shape: Shape) -> std::io::Result<(Program, Vec<Socket>)> {
+    let device = index(end)?;
     let program = Program::attach(device, end.queues)?;
     let mut sockets = Vec::new();
     for queue in 0..end.queues {
@@ -116,8 +120,13 @@ pub(crate) fn open(
         program.redirect(queue, socket.descriptor())?;
         sockets.push(socket);
     }
-    let live = (sending == Sending::Program).then(|| Live::new(device)).transpose()?;
-    Ok((program, sockets, live))
+    Ok((program, sockets))
+}
+
+/// The number of an end's device, in its namespace.
+pub(crate) fn index(end: &End) -> std::io::Result<u32> {
+    let any = std::net::UdpSocket::bind("[::]:0")?;
+    Ok(name_to_index(&any, &end.device)?)
 }
 
 /// Opens a socket; waits for a queue that is being released.
@@ -157,9 +166,15 @@ pub(crate) fn elsewhere<T: Send>(
     joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// Processors on which the calling thread may run, the last one first: the first one has the most interrupts.
+pub(crate) fn allowed() -> std::io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).rev().filter(|number| set.is_set(*number)).collect())
+}
+
 /// Keeps the calling thread on a processor.
 pub(crate) fn bind(processor: usize) -> std::io::Result<()> {
     let mut one = CpuSet::new();
     one.set(processor);
-    Ok(rustix::thread::sched_setaffinity(None, &one)?)
+    Ok(sched_setaffinity(None, &one)?)
 }

@@ -435,6 +435,19 @@ pub(crate) fn repeat(program: BorrowedFd<'_>, frame: &[u8], times: u32, batch: u
     Err(Error::from_raw_os_error(-outcome))
 }
 
+/// Does something on a thread in a network namespace of its own, which lives as long as the file that is returned.
+pub(crate) fn apart<T: Send>(
+    work: impl FnOnce() -> Result<T> + Send,
+) -> Result<(T, std::fs::File)> {
+    let thread = || {
+        // SAFETY: tables of open files stay shared; only the thread's network is another one.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }?;
+        Ok((work()?, std::fs::File::open("/proc/thread-self/ns/net")?))
+    };
+    let joined = std::thread::scope(|scope| scope.spawn(thread).join());
+    joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// The signal that ends a thread's [`repeat`].
 pub(crate) const WAKE: libc::c_int = libc::SIGUSR1;
 

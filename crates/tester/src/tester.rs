@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::frame::Tuple;
-use crate::live::Live;
+use crate::live::{Live, senders};
 use crate::outcome::{Mode, Outcome, Side};
-use crate::plan::{Noted, Plan};
+use crate::plan::{Noted, Plan, Tables};
 use crate::program::Program;
-use crate::setup::{End, Setup, bind, elsewhere, open};
+use crate::setup::{End, Sending, Setup, allowed, bind, elsewhere, open};
 use crate::sys::Socket;
 use crate::tally::{Clock, Tally, histogram, recorder};
 use crate::worker::{Inbound, Lane, Outbound, Shared, run};
@@ -31,8 +31,10 @@ pub struct Tester {
     programs: Vec<Program>,
     /// By end and queue.
     sockets: [Vec<Socket>; 2],
-    /// By end.
-    live: [Option<Live>; 2],
+    /// By end, where programs send.
+    live: Option<[Live; 2]>,
+    /// Why sockets send, where programs were to.
+    refusal: Option<String>,
     notes: Mutex<Vec<Option<Tuple>>>,
     trials: u16,
 }
@@ -43,16 +45,23 @@ impl Tester {
     pub fn open(setup: Setup) -> Result<Self> {
         let shape = setup.shape()?;
         let mut programs = Vec::new();
-        let (mut sockets, mut live) = ([Vec::new(), Vec::new()], [None, None]);
+        let mut sockets = [Vec::new(), Vec::new()];
         for (number, end) in [&setup.client, &setup.server].into_iter().enumerate() {
             let what = format!("{}: AF_XDP", end.device);
-            let (program, opened, sender) =
-                elsewhere(end.namespace.as_ref(), || open(end, shape, setup.sending))
-                    .map_err(machine(what))?;
+            let (program, opened) =
+                elsewhere(end.namespace.as_ref(), || open(end, shape)).map_err(machine(what))?;
             programs.push(program);
-            (sockets[number], live[number]) = (opened, sender);
+            sockets[number] = opened;
         }
-        Ok(Self { setup, programs, sockets, live, notes: Mutex::default(), trials: 0 })
+        let (live, refusal) = match setup.sending {
+            Sending::Sockets => (None, None),
+            Sending::Program => match senders(&setup) {
+                Ok(live) => (Some(live), None),
+                Err(error) if setup.falls_back => (None, Some(error.to_string())),
+                Err(error) => return Err(machine("sending by a program")(error)),
+            },
+        };
+        Ok(Self { setup, programs, sockets, live, refusal, notes: Mutex::default(), trials: 0 })
     }
 
     /// How frames pass at the client end and at the server end.
@@ -180,6 +189,17 @@ impl Tester {
         Ok(lost)
     }
 
+    /// Hands the programs what they look up for each frame, by end; none where sockets send.
+    fn fill(&mut self, plans: &[Option<Plan>; 2]) -> Result<[Option<Tables>; 2]> {
+        let mut tables = [None, None];
+        let Some(live) = &mut self.live else { return Ok(tables) };
+        for ((tables, live), plan) in tables.iter_mut().zip(live).zip(plans) {
+            let plan = plan.as_ref().filter(|plan| plan.fits_program());
+            *tables = plan.map(|plan| live.fill(plan)).transpose()?;
+        }
+        Ok(tables)
+    }
+
     /// Sends and receives.
     fn exchange(
         &mut self,
@@ -188,6 +208,11 @@ impl Tester {
         stop: &AtomicBool,
     ) -> Result<Outcome> {
         let modes = self.modes();
+        let tables = self.fill(plans)?;
+        let by_sockets = [0, 1].map(|end| plans[end].is_some() && tables[end].is_none());
+        let by_program = by_sockets.map(|sockets| self.live.is_some() && !sockets);
+        let sending =
+            by_program.map(|program| if program { Sending::Program } else { Sending::Sockets });
         let seconds = |ns: f64| (ns * 1e9) as u64;
         let start = now() + LEAD;
         let clock = Clock {
@@ -199,10 +224,11 @@ impl Tester {
         let notes = matches!(trial.tuples, Tuples::Enumerated(_)).then_some(&self.notes);
         let mut lanes = Vec::new();
         let mut senders = 0;
-        let live = self.live.each_ref();
         let live = [0, 1].map(|end| {
-            let (plan, live) = (plans[end].as_ref()?, live[end].as_ref()?);
-            live.prepare(plan, start, trial.batch).then_some((plan, live))
+            let (tables, live) = (tables[end].as_ref()?, &self.live.as_ref()?[end]);
+            let plan = plans[end].as_ref()?;
+            live.prepare(plan, tables, start, trial.batch);
+            Some((plan, tables, live))
         });
         senders += live.iter().flatten().count() as u64;
         for (end, sockets) in self.sockets.iter_mut().enumerate() {
@@ -258,17 +284,20 @@ impl Tester {
         let (ends, mut lanes): (Vec<usize>, Vec<Lane<'_>>) = lanes.into_iter().unzip();
         let each = if self.setup.one_thread { lanes.len() } else { 1 };
         let processors = &self.setup.processors;
+        // A sender keeps its processor busy: the other one has another.
+        let allowed = allowed().map_err(machine("processors"))?;
+        let senders_at = if processors.is_empty() { &allowed } else { processors };
         let used = std::thread::scope(|scope| {
             let mut threads: Vec<_> = live
                 .iter()
                 .flatten()
                 .enumerate()
-                .map(|(number, (plan, live))| {
-                    let bound = processors.get(number % processors.len().max(1)).copied();
+                .map(|(number, (plan, tables, live))| {
                     let (shared, batch) = (&shared, trial.batch);
+                    let processor = senders_at[number % senders_at.len().max(1)];
                     scope.spawn(move || {
-                        let begin = || bound.map_or(Ok(()), bind);
-                        let used = live.send(plan, batch, begin, || shared.is_ended(now()));
+                        let is_over = || shared.is_ended(now());
+                        let used = live.send((plan, tables), batch, processor, is_over);
                         shared.end_sender(live.sent().sent.iter().sum());
                         shared.failed.fetch_or(used.is_err(), Relaxed);
                         used
@@ -303,7 +332,7 @@ impl Tester {
         let limit = seconds(trial.lateness_limit_s);
         let [forward, reverse] = [0, 1].map(|direction| {
             let plan = plans[direction].as_ref();
-            let live = live[direction].map(|(_, live)| live);
+            let live = live[direction].map(|(.., live)| live);
             plan.map(|plan| side(direction, plan, live, &lanes, clock.start)).transpose()
         });
         let sides = [forward?.unwrap_or_default(), reverse?.unwrap_or_default()];
@@ -320,7 +349,19 @@ impl Tester {
         let noted = self.noted().0;
         let (trial, seed) = (self.trials, trial.seed);
         let processor_s = used.iter().sum();
-        Ok(Outcome { trial, seed, modes, forward, reverse, noted, processor_s, invalid })
+        let refusal = self.refusal.clone();
+        Ok(Outcome {
+            trial,
+            seed,
+            modes,
+            sending,
+            refusal,
+            forward,
+            reverse,
+            noted,
+            processor_s,
+            invalid,
+        })
     }
 }
 

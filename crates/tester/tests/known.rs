@@ -159,8 +159,10 @@ fn a_program_that_sends_is_no_other_tester() {
         return;
     }
     let known = Known::new("loss=50");
-    // The device's own end of the veth takes redirected frames only with receive offload.
-    known.hosts[2].output("ethtool", "-K near gro on");
+    // The device's own ends of the veths take redirected frames only with receive offload.
+    for end in ["near", "far"] {
+        known.hosts[2].output("ethtool", &format!("-K {end} gro on"));
+    }
     let setup = Setup { sending: Sending::Program, ..known.setup.clone() };
     let counts = run(&mut Tester::open(setup).unwrap(), &trial(2000.0)).forward.translated;
     assert_eq!((counts.received, counts.lost), (196, 4));

@@ -148,6 +148,7 @@ fn everything_arrives_in_both_directions_and_classes() {
         trial.keep_delays = true;
         let outcome = run(&mut tester, &trial);
         assert_eq!(outcome.modes, [Mode::Copy; 2]);
+        assert_eq!((outcome.sending, &outcome.refusal), ([sending; 2], &None));
         for (side, sent) in [(&outcome.forward, FRAMES), (&outcome.reverse, FRAMES / 2)] {
             assert_eq!((side.sender.planned, side.sender.sent), (sent, sent));
             for (counts, sent) in [(&side.translated, sent * 9 / 10), (&side.native, sent / 10)] {
@@ -356,35 +357,72 @@ fn a_trial_that_is_stopped_says_so_and_leaves_no_program() {
     assert_eq!(has_program(), [false; 2]);
 }
 
+/// A router whose devices take frames that a program redirects.
+fn take_redirected(router: &Namespace) {
+    for device in ["near", "far"] {
+        router.output("ethtool", &format!("-K {device} gro on"));
+    }
+}
+
 #[test]
 fn connections_of_a_nat_are_noted_and_answered() {
-    if !can_test() || !has_programs(&["nft"]) {
+    if !can_test() || !has_programs(&["nft", "ethtool"]) {
         return;
     }
     let (hosts, setup) = routed();
     introduce(&hosts[1]);
+    take_redirected(&hosts[1]);
     hosts[1].output("nft", "add table ip nat");
     hosts[1]
         .output("nft", "add chain ip nat postrouting { type nat hook postrouting priority 100 ; }");
     hosts[1].output("nft", "add rule ip nat postrouting oifname far masquerade");
-    let mut tester = Tester::open(setup).unwrap();
     let flows = FRAMES as u32;
     let enumeration = Enumeration { flows, source_ports: (1024, 50), target_ports: (1, 4) };
-    let mut trial = trial(v4(), steady());
-    trial.tuples = Tuples::Enumerated(enumeration);
-    let outcome = run(&mut tester, &trial);
+    for sending in [Sending::Sockets, Sending::Program] {
+        let mut tester = Tester::open(Setup { sending, ..setup.clone() }).unwrap();
+        let mut trial = trial(v4(), steady());
+        trial.tuples = Tuples::Enumerated(enumeration);
+        let outcome = run(&mut tester, &trial);
+        assert_eq!(outcome.sending, [sending; 2]);
+        assert_eq!(outcome.forward.translated.received, FRAMES);
+        assert_eq!(outcome.noted, FRAMES);
+        assert_eq!(tester.noted(), (FRAMES, FRAMES));
+        // Validation: one frame back for each connection.
+        trial.forward = Pace::Silent;
+        trial.reverse = steady();
+        let outcome = run(&mut tester, &trial);
+        assert_eq!(outcome.reverse.translated.received, FRAMES);
+        // A table that is gone leads nowhere.
+        tester.forget();
+        assert_eq!(tester.noted(), (0, 0));
+        assert!(matches!(tester.run(&trial, &RUN), Err(Error::Unfit(_))));
+    }
+}
+
+#[test]
+fn sockets_send_where_a_device_refuses_the_program() {
+    if !can_test() || !has_programs(&["ethtool"]) {
+        return;
+    }
+    let (hosts, setup) = routed();
+    introduce(&hosts[1]);
+    let setup = Setup { sending: Sending::Program, ..setup };
+    // A veth without receive offload takes no redirected frames. One end that does is not enough.
+    hosts[1].output("ethtool", "-K near gro on");
+    hosts[1].output("ethtool", "-K far gro off");
+    let error = Tester::open(setup.clone()).unwrap_err();
+    assert!(error.to_string().contains("uplink sends no frames"), "{error}");
+    let mut tester = Tester::open(Setup { falls_back: true, ..setup.clone() }).unwrap();
+    let outcome = run(&mut tester, &trial(v4(), steady()));
+    assert_eq!(outcome.sending, [Sending::Sockets; 2]);
+    let refusal = outcome.refusal.expect("a reason");
+    assert!(refusal.contains("uplink sends no frames"), "{refusal}");
     assert_eq!(outcome.forward.translated.received, FRAMES);
-    assert_eq!(outcome.noted, FRAMES);
-    assert_eq!(tester.noted(), (FRAMES, FRAMES));
-    // Validation: one frame back for each connection.
-    trial.forward = Pace::Silent;
-    trial.reverse = steady();
-    let outcome = run(&mut tester, &trial);
-    assert_eq!(outcome.reverse.translated.received, FRAMES);
-    // A table that is gone leads nowhere.
-    tester.forget();
-    assert_eq!(tester.noted(), (0, 0));
-    assert!(matches!(tester.run(&trial, &RUN), Err(Error::Unfit(_))));
+    drop(tester);
+    take_redirected(&hosts[1]);
+    let mut tester = Tester::open(Setup { falls_back: true, ..setup }).unwrap();
+    let outcome = run(&mut tester, &trial(v4(), steady()));
+    assert_eq!((outcome.sending, outcome.refusal), ([Sending::Program; 2], None));
 }
 
 #[test]

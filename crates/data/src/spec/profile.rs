@@ -186,6 +186,9 @@ pub struct Profile {
     #[serde(default = "one_second")]
     #[schemars(range(min = 0.01, max = 1.0))]
     pub length_share: f64,
+    /// What sends the frames of these tests: `best`, `program` or `socket`.
+    #[serde(default)]
+    pub sender: Sender,
     /// Fewest blocks.
     #[schemars(range(min = 1))]
     pub blocks_min: u32,
@@ -208,6 +211,40 @@ pub enum Lengths {
     Standard,
     /// Those of the RFCs.
     Strict,
+}
+
+/// What sends the frames of the tests of RFC 8219 and RFC 9693.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Sender {
+    /// The program, and sockets where the kernel or a device refuses it.
+    #[default]
+    Best,
+    /// A program that the kernel repeats over live frames (Linux 5.18); without it there is no value.
+    Program,
+    /// Sockets of AF_XDP.
+    Socket,
+}
+
+impl std::fmt::Display for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Best => "best",
+            Self::Program => "program",
+            Self::Socket => "socket",
+        })
+    }
+}
+
+impl std::str::FromStr for Sender {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [Self::Best, Self::Program, Self::Socket];
+        all.into_iter()
+            .find(|sender| sender.to_string() == text)
+            .ok_or_else(|| format!("{text}: best, program or socket"))
+    }
 }
 
 impl Profile {

@@ -79,3 +79,13 @@ fn a_run_that_names_nothing_known_is_refused() {
     assert!(with("blocks = 1", "blocks = 0").is_err());
     assert!(with("durations_s = [1]", "durations_s = []").is_err());
 }
+
+#[test]
+fn a_sender_is_the_same_word_in_a_file_and_on_a_command_line() {
+    for sender in [Sender::Best, Sender::Program, Sender::Socket] {
+        let word = sender.to_string();
+        assert_eq!(word.parse(), Ok(sender));
+        assert_eq!(serde_json::to_value(sender).unwrap(), word);
+    }
+    assert!("sockets".parse::<Sender>().is_err());
+}

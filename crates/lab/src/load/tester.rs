@@ -14,13 +14,16 @@ use crate::error::{LabError, Result};
 use crate::process::{Dialogue, own_program};
 use crate::topology::Network;
 use fordway_data::addresses::{FLOWS_V4, FLOWS_V6, SERVER_V6, SIIT_POOL6};
-use fordway_data::spec::Kind;
-use fordway_tester::{Addresses, End, Flow, Outcome, Pace, Pairs, Setup, Tester, Trial};
+use fordway_data::spec::{Kind, Sender};
+use fordway_procedures::frame::LEAST_V6;
+use fordway_tester::{Addresses, End, Flow, Outcome, Pace, Pairs, Sending, Setup, Tester, Trial};
 
 /// How long the tester may take to come up.
 const READY: Duration = Duration::from_secs(15);
 /// What a trial may take beyond its own time.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Frames that may wait for a receiver: 8 ms of two million a second, two turns of a scheduler with 250 ticks a second.
+const WAITING: u32 = 1 << 14;
 /// Frames per second at which a burst leaves at least.
 const SLOWEST_BURST: f64 = 10_000.0;
 /// Bits behind those that count networks: IPv4 networks of length 24, IPv6 networks of length 64.
@@ -62,6 +65,9 @@ pub(crate) struct Stand {
     /// Octets of the largest frame
     #[arg(long)]
     largest: u16,
+    /// What sends: `program`, `socket`, or `best` for sockets only where the program is refused
+    #[arg(long, default_value_t)]
+    sender: Sender,
 }
 
 impl Stand {
@@ -87,7 +93,16 @@ impl Stand {
             next: address(&self.far_next)?,
             queues: 1,
         };
-        let setup = Setup { largest_frame: self.largest, ..Setup::new(client, server) };
+        let setup = Setup {
+            largest_frame: self.largest,
+            sending: match self.sender {
+                Sender::Socket => Sending::Sockets,
+                Sender::Best | Sender::Program => Sending::Program,
+            },
+            falls_back: self.sender == Sender::Best,
+            waiting: WAITING,
+            ..Setup::new(client, server)
+        };
         let failed = |error: fordway_tester::Error| LabError::Usage(error.to_string());
         let mut tester = Tester::open(setup).map_err(failed)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -125,7 +140,13 @@ pub(crate) struct Generator {
 impl Generator {
     /// Puts it at the client's and the server's device, for frames of up to so many octets. Neighbours on the way must be
     /// known already.
-    pub(crate) fn open(backend: &dyn Backend, network: &Network, largest: u16) -> Result<Self> {
+    pub(crate) fn open(
+        backend: &dyn Backend,
+        network: &Network,
+        largest: u16,
+        sender: Sender,
+    ) -> Result<Self> {
+        // A veth takes the program's frames only so.
         network.receive_offload_on(backend)?;
         let hex = |octets: [u8; 6]| octets.map(|octet| format!("{octet:02x}")).concat();
         let link = |place, device| mac(backend, place, device).map(hex);
@@ -138,7 +159,7 @@ impl Generator {
             None => (far_own.clone(), own.clone()),
         };
         let far = backend.namespace(&network.server).display().to_string();
-        let (program, largest) = (own_program()?, largest.to_string());
+        let (program, largest) = (own_program()?, largest.max(LEAST_V6).to_string());
         let argv = [&program, "tester", "trials", "--device", "uplink", "--far-device", "uplink"];
         let values = [
             ("--own", own),
@@ -147,6 +168,7 @@ impl Generator {
             ("--far-own", far_own),
             ("--far-next", far_next),
             ("--largest", largest),
+            ("--sender", sender.to_string()),
         ];
         let values = values.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
         let argv: Vec<String> = argv.into_iter().map(str::to_owned).chain(values).collect();

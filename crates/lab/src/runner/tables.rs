@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use fordway_data::spec::{Axis, Load, MechanismSpec, Metric, Point};
+use fordway_data::spec::{Axis, Load, MechanismSpec, Metric, Point, Sender};
 use fordway_data::trial::{Lack, Trial};
 use fordway_procedures::latency::{Definition, latency};
 use fordway_procedures::reset::reset;
@@ -50,6 +50,7 @@ struct Renewed<'a> {
     arm: &'a MechanismSpec,
     mechanism: Box<dyn Mechanism>,
     room: Room,
+    sender: Sender,
     /// The deployment, with the tester at its ends; the tester goes first.
     now: Option<(Generator, Live)>,
     /// Seconds that a connection has to live without traffic.
@@ -80,9 +81,12 @@ impl Renewed<'_> {
             let argv = ["sysctl", "-qw", &timeouts[0], &timeouts[1]];
             must(&self.runner.backend, place, &argv)?;
         }
-        let largest = self.runner.profile().frame_sizes.iter().max().copied().unwrap_or(SMALLEST);
+        let profile = self.runner.profile();
+        let sender = self.sender;
+        let sizes = profile.frame_sizes.iter().chain(&profile.disturbed_sizes);
+        let largest = sizes.max().copied().unwrap_or(SMALLEST);
         let largest = u16::try_from(largest).map_err(|error| LabError::Usage(error.to_string()))?;
-        let generator = Generator::open(&self.runner.backend, &live.network, largest)?;
+        let generator = Generator::open(&self.runner.backend, &live.network, largest, sender)?;
         Ok(self.now.insert((generator, live)))
     }
 
@@ -275,12 +279,18 @@ impl Runner {
         trial.exit_status = Some(0);
         let profile = self.rfc.clone();
         let mechanism = self.mechanism(arm)?;
+        let sender = match load {
+            // A mechanism that ends gives its devices back as they were: a veth may take no redirected frames from then on.
+            Load::Reset => Sender::Socket,
+            _ => self.profile().sender,
+        };
         let mut renewed = Renewed {
             runner: self,
             guard,
             arm,
             mechanism,
             room: Room::of(room),
+            sender,
             now: None,
             timeout_s: 0.0,
             tuples: connections(Some(arm.kind))

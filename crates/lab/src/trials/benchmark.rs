@@ -56,7 +56,7 @@ pub(super) struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// Puts it there, for frames of up to so many octets.
     pub(super) fn open(at: &'a Measured<'a>, largest: u16) -> Result<Self> {
-        let generator = Generator::open(at.backend, at.network, largest.max(LEAST_V6))?;
+        let generator = Generator::open(at.backend, at.network, largest, at.profile.sender)?;
         let (tuples, remarks) = (connections(at.kind), Vec::new());
         let passed = [[0; 2]; 2];
         Ok(Self { at, generator, tuples, filled: None, seed: 1, remarks, passed })
@@ -192,10 +192,11 @@ pub(crate) fn finish(
     Ok(counted(order, outcome))
 }
 
-/// Remarks each fault once.
+/// Remarks each fault, and a sender that is not the best, once.
 pub(crate) fn remark(outcome: &fordway_tester::Outcome, remarks: &mut Vec<String>) {
-    for fault in outcome.invalid.iter().filter(|fault| !fault.is_of_rate()) {
-        let why = fault.to_string();
+    let refusal = outcome.refusal.iter().map(|why| format!("sockets send the frames: {why}"));
+    let faults = outcome.invalid.iter().filter(|fault| !fault.is_of_rate());
+    for why in refusal.chain(faults.map(ToString::to_string)) {
         if !remarks.contains(&why) {
             remarks.push(why);
         }

@@ -1,10 +1,15 @@
+use std::net::IpAddr;
+
 use fordway_testhost::{is_root, require};
 use libbpf_rs::ProgramInput;
 use proptest::prelude::*;
 
 use super::*;
+use crate::frame::Tuple;
 use crate::plan::Noted;
-use crate::{Addresses, Direction, Flow, Pace, Pairs, Step, Trial};
+use crate::{Addresses, Direction, Enumeration, Flow, Pace, Pairs, Step, Trial, Tuples};
+
+const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
 /// Sets the number of the next frame, and what the program makes of a frame that begins as zeros.
 fn made(live: &Live, number: u64, length: usize) -> Vec<u8> {
@@ -48,14 +53,14 @@ proptest! {
         if !is_root() {
             return Ok(());
         }
-        let live = Live::new(0).unwrap();
+        let mut live = Live::new(0).unwrap();
         let direction = if reverse { Direction::Reverse } else { Direction::Forward };
         let trial = trial(share, networks, size, seed);
-        let macs = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
-        let plan = Plan::new(&trial, 9, direction, macs, &Noted::default()).unwrap().unwrap();
+        let plan = plan(&trial, direction, &Noted::default());
         // All frames are due by now, unless the machine has just started.
         let start = crate::now().saturating_sub(plan.length()).max(1);
-        prop_assert!(live.prepare(&plan, start, 32));
+        let tables = live.fill(&plan).unwrap();
+        live.prepare(&plan, &tables, start, 32);
         let last = plan.total() - 1;
         let mut classes = [0, 0];
         for number in (0..200).chain(3600..3800).chain(last - 20..=last) {
@@ -67,7 +72,7 @@ proptest! {
             let mut expected = vec![0; frame.length()];
             frame.write(&mut expected);
             classes[frame.class() as usize] += 1;
-            prop_assert_eq!(made(&live, number, plan.longest()), expected, "frame {}", number);
+            prop_assert_eq!(made(&live, number, plan.longest(&tables)), expected, "frame {}", number);
         }
         prop_assert_eq!(live.sent().sent, classes);
         prop_assert_eq!(live.counter(2), 0, "frames that could not be made");
@@ -78,20 +83,112 @@ proptest! {
     }
 }
 
+/// A plan whose frames are all due.
+fn plan(trial: &Trial, direction: Direction, noted: &Noted) -> Plan {
+    Plan::new(trial, 9, direction, MACS, noted).unwrap().unwrap()
+}
+
+/// Compares frames of the program with those of the plan that sockets send.
+fn compare(live: &mut Live, plan: &Plan, numbers: impl Iterator<Item = u64>) {
+    let start = crate::now().saturating_sub(plan.length()).max(1);
+    let tables = live.fill(plan).unwrap();
+    live.prepare(plan, &tables, start, 32);
+    for number in numbers {
+        let frame = plan.frame(number, start + plan.due(number));
+        let mut expected = vec![0; frame.length()];
+        frame.write(&mut expected);
+        let found = made(live, number, plan.longest(&tables));
+        assert_eq!(found, expected, "frame {number}");
+        assert!(crate::frame::parse(&found).unwrap().intact);
+    }
+    assert_eq!(live.counter(2), 0, "frames that could not be made");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Connections are opened, and answered to wherever they were noted, in the order of sockets.
+    #[test]
+    fn the_program_makes_the_enumerated_tuples_of_the_plan(
+        share in prop_oneof![Just(100u8), 1u8..100], networks in 1u16..4, sources in 1u16..60, targets in 1u16..20,
+        size in 84u16..200, seed: u64, v6: bool, noted in 1usize..300,
+    ) {
+        if !is_root() {
+            return Ok(());
+        }
+        let mut trial = trial(share, networks, size, seed);
+        // Few enough to have all been due since the machine started.
+        trial.forward = Pace::steady(10_000.0, 0.2);
+        trial.reverse = trial.forward.clone();
+        let flows = u32::from(sources) * u32::from(targets) * u32::from(networks);
+        let enumeration =
+            Enumeration { flows, source_ports: (2000, sources), target_ports: (1, targets) };
+        trial.tuples = Tuples::Enumerated(enumeration);
+        let mut live = Live::new(0).unwrap();
+        let none = Noted::default();
+        let forward = plan(&trial, Direction::Forward, &none);
+        let turn = u64::from(flows) * 100 / u64::from(share);
+        compare(&mut live, &forward, (0..150).chain(turn.saturating_sub(20)..turn + 20).filter(|it| *it < 2000));
+        // The order is at its place, and is not written again; another seed's is another one.
+        live.tuples.words()[0].store(u64::MAX, Relaxed);
+        live.fill(&forward).unwrap();
+        prop_assert_eq!(live.tuples.words()[0].load(Relaxed), u64::MAX);
+        trial.seed ^= 1;
+        compare(&mut live, &plan(&trial, Direction::Forward, &none), 0..150);
+        // A translator with several addresses, of either family.
+        let noted: Vec<Tuple> = (0..noted as u64).map(|number| {
+            let (low, port) = ((number.wrapping_mul(seed) % 7) as u8, (number * 31 % 60_000) as u16 + 1);
+            let [source, target]: [IpAddr; 2] = if v6 {
+                [[0x2001, 0xdb8, 0, 0, 0, 0, 0, low.into()], [0x2001, 0xdb8, 1, 0, 0, 0, 0, 2]].map(Into::into)
+            } else {
+                [[198, 51, 100, low], [198, 19, 0, 2]].map(Into::into)
+            };
+            Tuple { source, source_port: port, target, target_port: 80 + port % 3 }
+        }).collect();
+        let count = noted.len() as u64;
+        let reverse = plan(&trial, Direction::Reverse, &Noted::new(noted));
+        compare(&mut live, &reverse, (0..150).chain(count.saturating_sub(20)..count + 20));
+        compare(&mut live, &forward, 0..150);
+    }
+}
+
+#[test]
+fn tables_grow_and_keep_what_is_in_them() {
+    if !require(is_root(), "this test needs root") {
+        return;
+    }
+    let mut live = Live::new(0).unwrap();
+    let mut trial = trial(50, 2, 84, 1);
+    trial.forward = Pace::steady(10_000.0, 0.2);
+    let enumeration = Enumeration { flows: 40, source_ports: (2000, 20), target_ports: (1, 2) };
+    trial.tuples = Tuples::Enumerated(enumeration);
+    compare(&mut live, &plan(&trial, Direction::Forward, &Noted::default()), 0..200);
+    // More templates than there is room for, and the same tuples.
+    trial.networks = 256;
+    compare(&mut live, &plan(&trial, Direction::Forward, &Noted::default()), 0..2000);
+    trial.tuples = Tuples::Enumerated(Enumeration {
+        flows: 2560,
+        source_ports: (2000, 10),
+        target_ports: (1, 1),
+    });
+    compare(&mut live, &plan(&trial, Direction::Forward, &Noted::default()), 0..2000);
+}
+
 #[test]
 fn what_is_not_due_is_not_sent() {
     if !require(is_root(), "this test needs root") {
         return;
     }
-    let live = Live::new(0).unwrap();
+    let mut live = Live::new(0).unwrap();
     let trial = trial(100, 1, 84, 1);
     let plan = Plan::new(&trial, 9, Direction::Forward, [[0; 6]; 2], &Noted::default());
     let plan = plan.unwrap().unwrap();
-    assert!(live.prepare(&plan, crate::now() + 3_600_000_000_000, 32));
-    assert!(made(&live, 0, plan.longest()).iter().all(|octet| *octet == 0));
+    let tables = live.fill(&plan).unwrap();
+    live.prepare(&plan, &tables, crate::now() + 3_600_000_000_000, 32);
+    assert!(made(&live, 0, plan.longest(&tables)).iter().all(|octet| *octet == 0));
     // Nor is what lies behind the last frame.
-    assert!(live.prepare(&plan, 1, 32));
-    assert!(made(&live, plan.total(), plan.longest()).iter().all(|octet| *octet == 0));
+    live.prepare(&plan, &tables, 1, 32);
+    assert!(made(&live, plan.total(), plan.longest(&tables)).iter().all(|octet| *octet == 0));
     assert_eq!(live.sent().sent, [0, 0]);
 }
 
