@@ -1,5 +1,7 @@
 //! What a run will do, in which order, and how long it takes.
 
+mod transactions;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use fordway_procedures::plan as procedures;
@@ -11,6 +13,7 @@ use serde::Serialize;
 
 use crate::spec::{
     Axis, Experiment, Family, Group, Kind, Load, MechanismSpec, Metric, Point, Profile, RunSpec,
+    Transact,
 };
 use crate::trial::{Condition, Shares, calibrates, calibration, hash};
 
@@ -252,6 +255,7 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         Load::Sessions(_) => f64::from(profile.sessions) * SESSION_S + AROUND_S,
         Load::Pages(_) => f64::from(profile.pages) * PAGE_S + AROUND_S,
         Load::Fetch(_) => profile.http_s.ceil() + FETCH_S,
+        Load::Transactions(what) => transactions::seconds(what, profile),
         Load::Exchange(_) => {
             let each = |n: &u64| FETCH_S + *n as f64 * f64::from(profile.http_requests) * REQUEST_S;
             profile.http_connections.iter().map(each).sum()
@@ -300,6 +304,8 @@ pub fn points(load: Load, profile: &Profile) -> Vec<Option<Point>> {
             None => return vec![None],
         },
         Load::Exchange(_) => (Axis::Connections, profile.http_connections.clone()),
+        Load::Transactions(Transact::Single) => (Axis::Octets, profile.single_objects.clone()),
+        Load::Transactions(Transact::Kept) => (Axis::Octets, profile.kept_objects.clone()),
         Load::Pairs(_) => (Axis::Pairs, profile.host_pairs.clone()),
         Load::Simplex => (Axis::Background, profile.simplex_rates.clone()),
         Load::Duplex => (Axis::Flows, profile.duplex_flows.clone()),

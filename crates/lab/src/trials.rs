@@ -17,6 +17,7 @@ mod round_trip;
 mod sessions;
 mod start;
 mod streams;
+mod transactions;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -172,6 +173,7 @@ pub(crate) fn run(
         Load::Sessions(by) => waiting::measure(at, by, false, trial, values),
         Load::Pages(by) => waiting::measure(at, by, true, trial, values),
         Load::Fetch(what) => fetch::measure(at, what, trial, values),
+        Load::Transactions(what) => transactions::measure(at, what, point, trial, values),
         Load::Ab => ab::measure(at, point, trial, values),
         Load::Exchange(what) => exchange::measure(at, what, point, trial, values),
         Load::Simplex | Load::Duplex => beside::measure(at, load, point, seconds, trial, values),

@@ -1,4 +1,4 @@
-//! The tests of RFC 8219 and RFC 9693, as their users run them, as short as they can be. The machine may be busy: what is held is
+//! The tests of RFC 8219, RFC 9693 and RFC 9411, as their users run them, as short as they can be. The machine may be busy: what is held is
 //! that each value is there, or its reason, and that counts agree.
 
 use serde_json::Value;
@@ -112,4 +112,74 @@ fn rfc9693_measures_a_nat_and_a_translator() {
         }
     }
     assert!(run.page().contains("RFC 9693"));
+}
+
+#[test]
+fn rfc9411_measures_transactions_and_connections() {
+    if !can_run()
+        || !has("fordway", "nat64")
+        || !programs(&["wrk", "hey", "h2load", "nginx", "curl"])
+    {
+        return;
+    }
+    let bench = Bench::new();
+    let arms = ["native-v6", "nat64-fordway-interface", "proxy-fordway"];
+    let metrics = [
+        "rfc9411_connections_per_s",
+        "rfc9411_ttfb",
+        "rfc9411_ttlb",
+        "rfc9411_throughput",
+        "rfc9411_transactions_per_s",
+        "rfc9411_ttlb_kept",
+        "rfc9411_throughput_mixed",
+        "rfc9411_concurrent_connections",
+    ];
+    let sizes = "single_objects = [2048]\nkept_objects = [16384]\nramp_s = 0.2\nsustain_s = 0.8\nweb_connections = 100\n";
+    let run = bench.run("run", &small("rfc9411", &arms, &metrics, sizes), &[]);
+    bench.assert_clean(&["run"]);
+    for (arm, metric) in arms.iter().flat_map(|arm| metrics.map(|metric| (*arm, metric))) {
+        // The generator of many connections asks no proxy.
+        if (arm, metric) != ("proxy-fordway", "rfc9411_concurrent_connections") {
+            explained(&run, arm, metric);
+        }
+    }
+    for arm in arms {
+        let rates = explained(&run, arm, "rfc9411_connections_per_s");
+        assert!(rates.iter().all(|trial| trial["point"]["octets"] == 2048), "{rates:?}");
+        // What wrk received agrees with nginx's own counts, or the trial says that they disagree.
+        for trial in rates.iter().chain(&explained(&run, arm, "rfc9411_throughput_mixed")) {
+            assert!(trial["value"].as_f64().is_some_and(|value| value > 0.0), "{trial}");
+            assert!(trial["invalid"].as_array().is_none_or(Vec::is_empty), "{trial}");
+            assert!(trial["arrived"].as_u64() > Some(0), "{trial}");
+        }
+        let both = [
+            explained(&run, arm, "rfc9411_throughput"),
+            explained(&run, arm, "rfc9411_transactions_per_s"),
+        ];
+        let [octets, transactions] = both.map(|all| all[0]["value"].as_f64().expect("a number"));
+        assert!((octets * 1e6 / (transactions * 16384.0 * 8.0) - 1.0).abs() < 1e-6);
+    }
+    // A connection carries one transaction, or up to ten.
+    let counts = |label: &str| -> Vec<(u64, u64)> {
+        let raw = std::fs::read_dir(run.path.join("raw")).expect("raw outputs").flatten();
+        let suffix = format!("-transactions-{label}-counts.jsonl");
+        let of_label = raw.filter(|entry| entry.file_name().to_string_lossy().ends_with(&suffix));
+        let texts = of_label.map(|entry| std::fs::read_to_string(entry.path()).expect("counts"));
+        let number = |line: &Value, key: &str| line[key].as_u64().expect("a number");
+        let pair = |line: &str| {
+            let line: Value = serde_json::from_str(line).expect("JSON");
+            (number(&line, "accepted"), number(&line, "requests"))
+        };
+        texts.flat_map(|text| text.lines().map(pair).collect::<Vec<_>>()).collect()
+    };
+    let (single, kept) = (counts("single-octets2048"), counts("kept-octets16384"));
+    // Three arms and two calibrations, each with several samples.
+    assert!(single.len() >= 10 && kept.len() >= 10, "{single:?}, {kept:?}");
+    assert!(single.iter().all(|(accepted, requests)| requests <= accepted), "{single:?}");
+    assert!(kept.iter().all(|(accepted, requests)| *requests <= 10 * accepted), "{kept:?}");
+    assert!(kept.iter().any(|(accepted, requests)| requests > accepted), "{kept:?}");
+    for trial in explained(&run, "nat64-fordway-interface", "rfc9411_concurrent_connections") {
+        assert_eq!((trial["sent"].as_u64(), trial["cap"].as_f64()), (Some(1000), Some(0.1)));
+    }
+    assert!(run.page().contains("RFC 9411"));
 }
