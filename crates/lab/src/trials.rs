@@ -183,7 +183,8 @@ pub(crate) fn run(
         Load::Forwarding => rfc8219::forwarding(at, point, trial, values),
         Load::FrameLoss => rfc8219::frame_loss(at, point, trial, values),
         Load::Disturbance => rfc8219::disturbance(at, point, trial, values),
-        Load::Overload => rfc8219::overload(at, point, trial, values),
+        Load::Overload => rfc8219::overload(at, false, point, trial, values),
+        Load::Incremental => rfc8219::overload(at, true, point, trial, values),
         Load::Own(load) => own::measure(at, load, point, seconds, trial, values),
         // These take the mechanism down and start it again: see `runner`.
         Load::Start | Load::Reset | Load::Connections | Load::Capacity => Ok(()),

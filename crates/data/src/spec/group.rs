@@ -171,6 +171,8 @@ pub enum Load {
     FrameLoss,
     /// Throughput with more and more network flows.
     Overload,
+    /// Throughput with network flows that start one after the other.
+    Incremental,
     /// The tests of RFC 9693 over a table of so many connections.
     Connections,
     /// How many connections a table holds; on a deployment of its own.

@@ -225,6 +225,8 @@ metrics! {
     FrameLoss: "rfc8219_frame_loss", "Frame loss rate", "loss", "%", Rfc8219, Load::FrameLoss;
     /// Loss of throughput with so many network flows against one (RFC 8219 section 10), per cent.
     Degradation: "rfc8219_degradation", "Degradation", "Xpd", "%", Rfc8219, Load::Overload;
+    /// The same where flows start one after the other (RFC 8219 section 10.2.2), per cent.
+    DegradationIncremental: "rfc8219_degradation_incremental", "Degradation, flows one after the other", "Xpd, incremental", "%", Rfc8219, Load::Incremental;
     /// Highest rate at which every new connection is established and valid (RFC 9693 sections 4.5 and 4.6), thousands per second.
     EstablishmentRate: "rfc9693_establishment_rate", "Maximum connection establishment rate", "MCER", "kconnections/s", Rfc9693, Load::Connections;
     /// Highest rate each way at which no frame of established connections is lost (RFC 9693 section 4.7), thousands of
@@ -402,6 +404,7 @@ impl Metric {
                     | Load::Reset
                     | Load::FrameLoss
                     | Load::Overload
+                    | Load::Incremental
                     | Load::Connections
             )
         )
@@ -428,8 +431,10 @@ impl Metric {
         match self {
             Self::Own(_) => !self.higher_is_better(),
             _ => {
-                matches!(self, Self::FrameLoss | Self::Recovery | Self::Reset | Self::Degradation)
-                    || self.name().starts_with("rfc8219_ipdv_")
+                matches!(self, Self::FrameLoss | Self::Recovery | Self::Reset)
+                    || ["rfc8219_ipdv_", "rfc8219_degradation"]
+                        .iter()
+                        .any(|head| self.name().starts_with(head))
             }
         }
     }

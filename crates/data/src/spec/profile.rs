@@ -191,6 +191,11 @@ pub struct Profile {
     #[serde(default = "overload_flows")]
     #[schemars(length(min = 1), inner(range(min = 2, max = 256)))]
     pub overload_flows: Vec<u64>,
+    /// Seconds from the start of one of these flows to that of the next, where they start one after the other (RFC 8219 section
+    /// 10.2.2).
+    #[serde(default = "flow_start_s")]
+    #[schemars(range(min = 0.001, max = 60.0))]
+    pub flow_start_s: f64,
     /// Connections of the tables of RFC 9693.
     #[serde(default = "table_connections")]
     #[schemars(length(min = 1), inner(range(min = 1000, max = 100_000_000)))]
@@ -393,6 +398,10 @@ fn loss_shares() -> Vec<u64> {
 
 fn overload_flows() -> Vec<u64> {
     vec![4, 16, 64, 256]
+}
+
+fn flow_start_s() -> f64 {
+    0.01
 }
 
 fn safe_connections() -> u64 {

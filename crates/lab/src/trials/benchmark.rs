@@ -106,9 +106,10 @@ pub(crate) fn ordered(order: &Order, blank: &Trial, native: Option<Pairs>) -> Re
     };
     let of =
         |one: Direction| if traffic.directions().contains(&one) { pace() } else { Pace::Silent };
-    if traffic.flows.count > 1 && traffic.flows.start != Start::Simultaneous {
-        return Err(LabError::Usage("the tester starts all flows at once".into()));
-    }
+    let start_s = match traffic.flows.start {
+        Start::Incremental(seconds) if traffic.flows.count > 1 => seconds,
+        _ => 0.0,
+    };
     let networks = u32::from(traffic.networks).max(traffic.flows.count);
     let native = native.filter(|_| traffic.translated < 100);
     if traffic.translated < 100 && native.is_none() {
@@ -120,6 +121,7 @@ pub(crate) fn ordered(order: &Order, blank: &Trial, native: Option<Pairs>) -> Re
         native,
         translated_share: traffic.translated,
         networks: u16::try_from(networks).unwrap_or(u16::MAX),
+        start_s,
         timeout_s: waits.residual,
         learning: 1,
         settle_s: waits.learning,

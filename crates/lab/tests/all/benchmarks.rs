@@ -27,6 +27,13 @@ fn asked(run: &Folder, file: &str) -> Vec<(Value, Value)> {
     lines.chunks(2).map(|two| (two[0].clone(), two[1].clone())).collect()
 }
 
+/// Those of all files with such an end.
+fn asked_of(run: &Folder, end: &str) -> Vec<(Value, Value)> {
+    let raw = std::fs::read_dir(run.path.join("raw")).expect("raw outputs").flatten();
+    let files = raw.filter_map(|entry| entry.file_name().into_string().ok());
+    files.filter(|name| name.ends_with(end)).flat_map(|name| asked(run, &name)).collect()
+}
+
 /// What arrived of what was sent, which each counter of a trial must bear out.
 fn counts(outcome: &Value) -> [u64; 2] {
     let number =
@@ -52,6 +59,7 @@ fn rfc8219_measures_what_is_forwarded_and_translated() {
         "rfc8219_recovery",
         "rfc8219_reset",
         "rfc8219_degradation",
+        "rfc8219_degradation_incremental",
     ];
     let sizes =
         "length_share = 0.05\nframe_sizes = [64, 512]\nloss_shares = [50]\noverload_flows = [2]\n";
@@ -63,16 +71,16 @@ fn rfc8219_measures_what_is_forwarded_and_translated() {
             explained(&run, arm, metric);
         }
     }
+    // One pair of addresses starts after the other.
+    let trials = asked_of(&run, "-incremental-pairs2.jsonl");
+    let flows = |order: &Value| (order["networks"].as_u64(), order["start_s"].as_f64());
+    assert!(trials.iter().any(|(order, _)| flows(order) == (Some(2), Some(0.01))));
+    assert!(trials.iter().any(|(order, _)| flows(order) == (Some(1), Some(0.0))));
     let through = explained(&run, "siit-fordway-interface", "rfc8219_throughput");
     let sizes: Vec<&Value> = through.iter().map(|trial| &trial["point"]["octets"]).collect();
     assert!(sizes.len() == 2 && sizes.contains(&&64.into()) && sizes.contains(&&512.into()));
     // Frames of both ways arrived, translated, with right tags and checksums.
-    let raw = std::fs::read_dir(run.path.join("raw")).expect("raw outputs").flatten();
-    let files = raw.filter_map(|entry| entry.file_name().into_string().ok());
-    let trials: Vec<(Value, Value)> = files
-        .filter(|name| name.ends_with("-forwarding-octets512.jsonl"))
-        .flat_map(|name| asked(&run, &name))
-        .collect();
+    let trials = asked_of(&run, "-forwarding-octets512.jsonl");
     assert!(trials.iter().any(|(_, outcome)| counts(outcome).iter().all(|arrived| *arrived > 0)));
     for (order, outcome) in &trials {
         assert_eq!(order["frame_size"], 512);

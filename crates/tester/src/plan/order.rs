@@ -9,13 +9,14 @@ const STRETCHES: usize = 8;
 const TEMPLATE: usize = 13;
 
 impl Plan {
-    /// Words of the order, for a start and a batch. `None` if the program can't send this plan: enumerated tuples, and too many
-    /// stretches.
+    /// Words of the order, for a start and a batch. `None` if the program can't send this plan: enumerated tuples, too many
+    /// stretches, and pairs of networks that start one after the other.
     pub(crate) fn order(&self, start: u64, batch: u32) -> Option<Vec<u64>> {
-        if self.enumerated.is_some() || self.stretches.len() > STRETCHES {
+        let networks = self.templates.iter().map(Vec::len).max()? as u64;
+        let rises = self.stretches.iter().any(|it| u64::from(it.networks) < networks);
+        if self.enumerated.is_some() || self.stretches.len() > STRETCHES || rises {
             return None;
         }
-        let networks = self.templates.iter().map(Vec::len).max()? as u64;
         let mut words = vec![
             start,
             self.total,
