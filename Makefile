@@ -12,7 +12,7 @@ FUZZ_TIME ?= 60
 
 # What building, tests and the lab's measurements need from Debian.
 BUILD_NEEDS    := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-config zlib1g-dev
-LAB_NEEDS      := $(BUILD_NEEDS) apache2-bin apache2-utils bind9 conntrack curl dnsperf ethtool iperf3 iproute2 iputils-ping nftables nginx-light procps squid tayga \
+LAB_NEEDS      := $(BUILD_NEEDS) apache2-bin apache2-utils bind9 conntrack curl dnsperf ethtool hey iperf3 iproute2 iputils-ping nftables nghttp2-client nginx-light procps squid tayga \
                   tcpdump unbound util-linux vsftpd wrk
 TEST_NEEDS     := $(LAB_NEEDS) bind9-dnsutils chromium dnsmasq-base kea-dhcp6-server knot-dnsutils lftp ndisc6 openssh-client openssh-server openssl \
                   python3 radvd snmp snmpd traceroute tshark bpftool containernetworking-plugins podman python3-jsonschema python3-yaml runc

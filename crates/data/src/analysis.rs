@@ -104,7 +104,9 @@ pub(crate) fn analyse(
     results.warnings = warnings(experiment, &results);
     results.warnings.extend(disturbed(&latest));
     let study = experiment.published.as_deref().map(study).transpose()?;
-    results.agreement = study.map(|study| findings(experiment, &results, &study));
+    // Without an order of mechanisms there is nothing to agree with.
+    let ordered = study.filter(|study| !study.orderings.is_empty());
+    results.agreement = ordered.map(|study| findings(experiment, &results, &study));
     results.goals = goals::judge(experiment, &results)?;
     Ok(results)
 }

@@ -1,9 +1,10 @@
 //! What a run will do, in which order, and how long it takes.
 
+mod standards;
+mod transactions;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use fordway_procedures::plan as procedures;
-use fordway_procedures::suite::Benchmark;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 use crate::spec::{
     Axis, Experiment, Family, Group, Kind, Load, MechanismSpec, Metric, Point, Profile, RunSpec,
+    Transact,
 };
 use crate::trial::{Condition, Shares, calibrates, calibration, hash};
 
@@ -57,12 +59,6 @@ const TESTER_S: f64 = 0.6;
 const RECYCLED_ROUNDS: f64 = 8.0;
 /// See [`RECYCLED_ROUNDS`].
 const RECYCLED_S: f64 = 3.0;
-/// Frames per second each way, and new connections per second, that a plan counts on in tests of RFC 8219 and RFC 9693.
-const USUAL_RATE: f64 = 500_000.0;
-/// See [`USUAL_RATE`].
-const USUAL_CONNECTIONS: f64 = 400_000.0;
-/// Seconds to take a mechanism with its network down, and to start both again with the tester.
-const RENEW_S: f64 = 1.5;
 /// Seconds of reading the machine's environment and drawing the report.
 const FIXED_S: f64 = 3.0;
 
@@ -252,6 +248,7 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         Load::Sessions(_) => f64::from(profile.sessions) * SESSION_S + AROUND_S,
         Load::Pages(_) => f64::from(profile.pages) * PAGE_S + AROUND_S,
         Load::Fetch(_) => profile.http_s.ceil() + FETCH_S,
+        Load::Transactions(what) => transactions::seconds(what, profile),
         Load::Exchange(_) => {
             let each = |n: &u64| FETCH_S + *n as f64 * f64::from(profile.http_requests) * REQUEST_S;
             profile.http_connections.iter().map(each).sum()
@@ -270,8 +267,9 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         | Load::Reset
         | Load::FrameLoss
         | Load::Overload
+        | Load::Incremental
         | Load::Connections
-        | Load::Capacity => rfc_seconds(load, profile),
+        | Load::Capacity => standards::seconds(load, profile),
         Load::Initiation => BEGIN_S + f64::from(profile.begun) * BEGUN_S,
         Load::Start => START_S,
         Load::Own(load) => {
@@ -300,13 +298,15 @@ pub fn points(load: Load, profile: &Profile) -> Vec<Option<Point>> {
             None => return vec![None],
         },
         Load::Exchange(_) => (Axis::Connections, profile.http_connections.clone()),
+        Load::Transactions(Transact::Single) => (Axis::Octets, profile.single_objects.clone()),
+        Load::Transactions(Transact::Kept) => (Axis::Octets, profile.kept_objects.clone()),
         Load::Pairs(_) => (Axis::Pairs, profile.host_pairs.clone()),
         Load::Simplex => (Axis::Background, profile.simplex_rates.clone()),
         Load::Duplex => (Axis::Flows, profile.duplex_flows.clone()),
         Load::Streams | Load::Rrul => (Axis::Streams, profile.tcp_streams.clone()),
         Load::Connections => (Axis::Connections, profile.table_connections.clone()),
         Load::Disturbance | Load::Reset => (Axis::Octets, profile.disturbed_sizes.clone()),
-        Load::Overload => (Axis::Pairs, profile.overload_flows.clone()),
+        Load::Overload | Load::Incremental => (Axis::Pairs, profile.overload_flows.clone()),
         Load::Forwarding => return grid(&forwarding(profile)),
         Load::FrameLoss => {
             return grid(
@@ -316,47 +316,6 @@ pub fn points(load: Load, profile: &Profile) -> Vec<Option<Point>> {
         _ => return vec![None],
     };
     Point::grid(&[axis]).into_iter().map(Some).collect()
-}
-
-/// Wall time of a test of RFC 8219 or RFC 9693 on one deployment: what its procedures estimate for a usual gateway.
-fn rfc_seconds(load: Load, profile: &Profile) -> f64 {
-    let own = profile.rfc();
-    let (waits, points) = (own.waits.total(), points(load, profile).len() as f64);
-    let cost = |all: &[Benchmark]| {
-        all.iter().map(|one| procedures::benchmark(&own, *one, USUAL_RATE).seconds).sum::<f64>()
-    };
-    let rate = USUAL_CONNECTIONS / 2.0;
-    // Each step has a deployment of its own.
-    let renewed = |cost: procedures::Cost| cost.seconds + cost.trials as f64 * RENEW_S;
-    let connections = |n: &u64| {
-        let established = procedures::establishment(&own, *n, USUAL_CONNECTIONS as u64, rate);
-        let classic = [Benchmark::Throughput, Benchmark::Latency]
-            .map(|one| procedures::benchmark(&own, one, USUAL_RATE));
-        let [throughput, latency] = classic
-            .map(|one| procedures::over_filled_table(one, &own, *n, own.stateful.fill * rate));
-        let torn_down = procedures::tear_down(&own, *n, own.stateful.fill * rate);
-        renewed(established.and(throughput).and(latency).and(torn_down))
-    };
-    match load {
-        Load::Forwarding => {
-            use Benchmark::{Latency, Mlrsearch, Throughput, Variation};
-            points * (TESTER_S + cost(&[Throughput, Mlrsearch, Latency, Variation]))
-        }
-        Load::Disturbance => {
-            use Benchmark::{BackToBack, Recovery, Throughput};
-            points * (TESTER_S + cost(&[Throughput, BackToBack, Recovery]))
-        }
-        Load::Reset => {
-            points * (DEPLOY_S + TESTER_S + cost(&[Benchmark::Throughput, Benchmark::Reset]))
-        }
-        Load::FrameLoss => points * (TESTER_S + own.frame_loss_rate.seconds + waits),
-        Load::Overload => points * (TESTER_S + 2.0 * cost(&[Benchmark::Throughput])),
-        Load::Connections => profile.table_connections.iter().map(connections).sum(),
-        _ => {
-            let safe = profile.safe_connections;
-            renewed(procedures::capacity(&own, safe, 4 * safe, USUAL_CONNECTIONS as u64, rate))
-        }
-    }
 }
 
 /// All points of these axes.

@@ -29,7 +29,7 @@ mod schema;
 pub use command::{Commands, End, filled, fixed};
 pub use exclude::{Exclusion, Quantity, rules};
 pub use goals::{Goal, Measure, Want};
-pub use group::{By, Exchange, Fetch, Group, Load, Mixed, Transport, Way};
+pub use group::{By, Exchange, Fetch, Group, Load, Mixed, Transact, Transport, Way};
 pub use guest::{Accelerator, Guest};
 pub use hosts::{EXAMPLE, HostSpec, Hosts};
 pub use implementation::{IMPLEMENTATIONS, RESOLVERS, kinds};
@@ -58,6 +58,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../experiments/pairs.toml"),
     include_str!("../experiments/imix.toml"),
     include_str!("../experiments/rfc8219.toml"),
+    include_str!("../experiments/rfc9411.toml"),
     include_str!("../experiments/rfc9693.toml"),
     include_str!("../experiments/small-packets.toml"),
     include_str!("../experiments/tables.toml"),

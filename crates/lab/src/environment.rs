@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use fordway_data::environment::Environment;
-use fordway_data::spec::{Experiment, Kind, Load};
+use fordway_data::spec::{Experiment, Kind, Load, Transact};
 use fordway_data::trial::hash;
 
 use crate::error::Result;
@@ -36,11 +36,18 @@ type Tool = (&'static str, &'static str, fn(&Experiment) -> bool);
 const TOOLS: &[Tool] = &[
     ("dnsperf", "dnsperf", |e| loads(e, |load| matches!(load, Load::Dnsperf(_)))),
     ("ab", "apache2-utils", |e| loads(e, |load| load == Load::Ab)),
-    ("wrk", "wrk", |e| loads(e, |load| matches!(load, Load::Fetch(_)))),
+    ("wrk", "wrk", |e| loads(e, |load| matches!(load, Load::Fetch(_) | Load::Transactions(_)))),
+    ("hey", "hey", |e| loads(e, |load| matches!(load, Load::Transactions(_)))),
+    ("h2load", "nghttp2-client", |e| loads(e, |load| load == Load::Transactions(Transact::Held))),
     ("nginx", "nginx-light", |e| {
-        loads(e, |load| matches!(load, Load::Fetch(_) | Load::Exchange(_) | Load::Ab))
+        let of = |load| {
+            matches!(load, Load::Fetch(_) | Load::Exchange(_) | Load::Ab | Load::Transactions(_))
+        };
+        loads(e, of)
     }),
-    ("curl", "curl", |e| e.matrix || loads(e, |load| matches!(load, Load::Fetch(_)))),
+    ("curl", "curl", |e| {
+        e.matrix || loads(e, |load| matches!(load, Load::Fetch(_) | Load::Transactions(_)))
+    }),
     ("vsftpd", "vsftpd", |e| e.matrix),
     ("tcpdump", "tcpdump", |e| loads(e, |load| load == Load::Initiation)),
 ];

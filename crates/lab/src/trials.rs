@@ -17,6 +17,7 @@ mod round_trip;
 mod sessions;
 mod start;
 mod streams;
+mod transactions;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -172,6 +173,7 @@ pub(crate) fn run(
         Load::Sessions(by) => waiting::measure(at, by, false, trial, values),
         Load::Pages(by) => waiting::measure(at, by, true, trial, values),
         Load::Fetch(what) => fetch::measure(at, what, trial, values),
+        Load::Transactions(what) => transactions::measure(at, what, point, trial, values),
         Load::Ab => ab::measure(at, point, trial, values),
         Load::Exchange(what) => exchange::measure(at, what, point, trial, values),
         Load::Simplex | Load::Duplex => beside::measure(at, load, point, seconds, trial, values),
@@ -181,7 +183,8 @@ pub(crate) fn run(
         Load::Forwarding => rfc8219::forwarding(at, point, trial, values),
         Load::FrameLoss => rfc8219::frame_loss(at, point, trial, values),
         Load::Disturbance => rfc8219::disturbance(at, point, trial, values),
-        Load::Overload => rfc8219::overload(at, point, trial, values),
+        Load::Overload => rfc8219::overload(at, false, point, trial, values),
+        Load::Incremental => rfc8219::overload(at, true, point, trial, values),
         Load::Own(load) => own::measure(at, load, point, seconds, trial, values),
         // These take the mechanism down and start it again: see `runner`.
         Load::Start | Load::Reset | Load::Connections | Load::Capacity => Ok(()),

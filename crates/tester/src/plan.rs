@@ -8,7 +8,7 @@ use fordway_procedures::stateful::Permutation;
 use crate::frame::{Stream, Tag, Template, Tuple};
 use crate::trial::countable;
 use crate::tuple::ports;
-use crate::{Class, Direction, Enumeration, Error, Pace, Result, Trial, Tuples};
+use crate::{Class, Direction, Enumeration, Error, Pace, Result, Step, Trial, Tuples};
 
 /// Frames at one rate.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +21,8 @@ struct Stretch {
     period: u64,
     /// What is beyond it, in parts of 2^32 of a nanosecond.
     fraction: u64,
+    /// Pairs of networks that have started.
+    networks: u16,
 }
 
 impl Stretch {
@@ -79,6 +81,19 @@ impl Frame<'_> {
     }
 }
 
+/// The steps of a pace, each with the pairs of networks that have started (RFC 8219 section 10.2.2).
+fn started(steps: &[Step], trial: &Trial) -> Vec<(Step, u16)> {
+    let all = trial.networks;
+    let rising = if trial.start_s > 0.0 { 1..all } else { 0..0 };
+    let share = |count: u16| f64::from(count) / f64::from(all);
+    let before = steps.first().into_iter().flat_map(|first| {
+        rising
+            .clone()
+            .map(|count| (Step { rate: first.rate * share(count), seconds: trial.start_s }, count))
+    });
+    before.chain(steps.iter().map(|step| (*step, all))).collect()
+}
+
 impl Plan {
     /// What `trial` sends in a direction, under a number of its own, from and to these link addresses. `None`: nothing.
     pub(crate) fn new(
@@ -97,7 +112,7 @@ impl Plan {
                 true
             }
             Pace::Steps(steps) => {
-                for step in steps {
+                for (step, networks) in started(steps, trial) {
                     let fits = |value: f64| (1e-3..=1e9).contains(&value);
                     if !fits(step.rate) || !fits(step.seconds) {
                         return Err(Error::Unfit(format!(
@@ -109,8 +124,13 @@ impl Plan {
                     // Less than 2^32, as the quotient is below 1.
                     let fraction = (period.fract() * (1u64 << 32) as f64) as u64;
                     let period = period as u64;
-                    let stretch = Stretch { first: total, start: length, period, fraction };
-                    length = stretch.due(frames - total);
+                    let stretch =
+                        Stretch { first: total, start: length, period, fraction, networks };
+                    // Pairs of networks start on time, however few frames there are before.
+                    length = match networks < trial.networks {
+                        true => length + (step.seconds * 1e9) as u64,
+                        false => stretch.due(frames - total),
+                    };
                     stretches.push(stretch);
                     total = frames;
                 }
@@ -176,8 +196,13 @@ impl Plan {
 
     /// When a frame is due, ns after the start.
     pub(crate) fn due(&self, frame: u64) -> u64 {
-        let stretch = self.stretches.iter().rev().find(|stretch| stretch.first <= frame);
-        stretch.map_or(0, |it| it.due(frame - it.first))
+        self.stretch(frame).map_or(0, |it| it.due(frame - it.first))
+    }
+
+    /// The stretch of a frame; a burst has none.
+    fn stretch(&self, frame: u64) -> Option<&Stretch> {
+        let later = self.stretches.partition_point(|stretch| stretch.first <= frame);
+        self.stretches.get(later.checked_sub(1)?)
     }
 
     /// The number in the plan of the frame of a class with a sequence number.
@@ -223,7 +248,11 @@ impl Plan {
             Some((enumeration, permutation)) if translated => {
                 enumeration.tuple(permutation.at((sequence % enumeration.flows).into()) as u32)
             }
-            _ => ((sequence as usize % templates.len()) as u16, ports(self.seed, number)),
+            _ => {
+                let all = templates.len();
+                let started = self.stretch(number).map_or(all, |it| it.networks.into()).min(all);
+                ((sequence as usize % started) as u16, ports(self.seed, number))
+            }
         };
         let template = std::borrow::Cow::Borrowed(&templates[usize::from(pair)]);
         Frame { template, ports, tag: tag(pair) }

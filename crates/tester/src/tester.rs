@@ -151,7 +151,8 @@ impl Tester {
             return Ok(());
         }
         let count = u64::from(trial.learning) * u64::from(trial.networks);
-        let plans = self.plans(trial, 0, noted)?;
+        // Those of a pair of networks precede the trial, whenever the pair starts.
+        let plans = self.plans(&crate::Trial { start_s: 0.0, ..trial.clone() }, 0, noted)?;
         for (plan, sockets) in plans.iter().zip(&mut self.sockets) {
             let (Some(plan), Some(socket)) = (plan, sockets.first_mut()) else { continue };
             for class in Class::ALL {

@@ -41,6 +41,10 @@ impl Pace {
     pub fn steady(rate: f64, seconds: f64) -> Self {
         Self::Steps(vec![Step { rate, seconds }])
     }
+
+    fn bursts(&self) -> bool {
+        matches!(self, Self::Burst(_))
+    }
 }
 
 /// The addresses of one side: network n has `first` plus n times 2^`shift`.
@@ -124,6 +128,10 @@ pub struct Trial {
     pub translated_share: u8,
     /// Pairs of networks that take turns, 1 to 256.
     pub networks: u16,
+    /// Seconds from the start of one pair of networks to that of the next (RFC 8219 section 10.2.2); 0: all start at once. A pair
+    /// has the same share of the rate before and after the others start. The steps of a pace begin when the last pair starts.
+    #[serde(default)]
+    pub start_s: f64,
     /// Which ports frames have.
     pub tuples: Tuples,
     /// Seed of ports and permutations. Print it.
@@ -157,6 +165,7 @@ impl Trial {
             native: None,
             translated_share: 100,
             networks: 1,
+            start_s: 0.0,
             tuples: Tuples::Random,
             seed: 1,
             timeout_s: 1.0,
@@ -209,11 +218,22 @@ impl Trial {
             "native frames have no addresses".to_owned()
         } else if !(1..=MOST_BATCH).contains(&self.batch) {
             format!("a batch of {} frames: it has 1 to {MOST_BATCH}", self.batch)
-        } else if ![self.timeout_s, self.settle_s, self.lateness_limit_s, self.delays_from_s]
-            .into_iter()
-            .all(is_time)
+        } else if ![
+            self.timeout_s,
+            self.settle_s,
+            self.lateness_limit_s,
+            self.delays_from_s,
+            self.start_s,
+        ]
+        .into_iter()
+        .all(is_time)
         {
             "a time is not within 0 to 86400 s".to_owned()
+        } else if self.start_s > 0.0 && self.tuples != Tuples::Random {
+            "pairs of networks that start one after the other have random ports".to_owned()
+        } else if self.start_s > 0.0 && [&self.forward, &self.reverse].iter().any(|it| it.bursts())
+        {
+            "a burst has no time in which pairs of networks start one after the other".to_owned()
         } else {
             return match self.tuples {
                 Tuples::Enumerated(enumeration) => enumeration.check(self.networks),

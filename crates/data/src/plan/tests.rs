@@ -173,3 +173,22 @@ fn too_few_blocks_are_told_beforehand() {
     assert!(told(5) && !told(6));
     assert!(power_notes(20, 6, 0.05).is_empty());
 }
+
+#[test]
+fn a_whole_sustain_phase_is_planned() {
+    let experiment = Experiment::find("rfc9411").unwrap();
+    let strict = &experiment.profile["strict"];
+    assert!(strict.sustain_s >= 300.0);
+    let octets = |load: Load| -> Vec<u64> {
+        let of = |point: Option<Point>| point.and_then(|point| point.at(Axis::Octets));
+        points(load, strict).into_iter().filter_map(of).collect()
+    };
+    let kib = |all: &[u64]| all.iter().map(|one| one * 1024).collect::<Vec<u64>>();
+    assert_eq!(octets(Load::Transactions(Transact::Single)), kib(&[1, 2, 4, 16, 64]));
+    assert_eq!(octets(Load::Transactions(Transact::Kept)), kib(&[1, 16, 64, 256]));
+    // A rate and times for each of five sizes, the mixed objects, and many connections.
+    let metrics =
+        [Metric::WebConnectionRate, Metric::WebThroughputMixed, Metric::WebConnectionsHeld];
+    let seconds = deployment_seconds(strict, &metrics, 60);
+    assert!((12.0 * 300.0..13.0 * 340.0).contains(&seconds), "{seconds}");
+}

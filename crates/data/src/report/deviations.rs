@@ -40,6 +40,14 @@ pub(super) fn deviations(run: &Run) -> Vec<String> {
                 .into(),
         );
     }
+    if of(Group::Rfc9411) {
+        all.push(
+            "RFC 9411: one client and one server, each with one address; HTTP/1.1 without TLS. Generators are closed loops: \
+             wrk with 32 connections at once in place of a search for the highest load, hey with 16 that send at a steady \
+             pace. Times of hey are rounded to 0.1 ms before they are averaged. A KByte is 1,024 octets."
+                .into(),
+        );
+    }
     if of(Group::Dns) {
         all.push(
             "DNS64: tester and server share this machine; a server with fewer threads than there are \

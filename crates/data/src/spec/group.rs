@@ -83,6 +83,31 @@ pub enum Exchange {
     Down,
 }
 
+/// Transactions by HTTP as RFC 9411 orders them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transact {
+    /// One on each connection, objects of one size (sections 7.2 and 7.4).
+    Single,
+    /// Ten on each connection, objects of one size (sections 7.3 and 7.4).
+    Kept,
+    /// Ten on each connection, objects of several sizes in turn (section 7.3).
+    Mixed,
+    /// Ten on each of many connections that are open at the same time (section 7.5).
+    Held,
+}
+
+impl Transact {
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Kept => "kept",
+            Self::Mixed => "mixed",
+            Self::Held => "held",
+        }
+    }
+}
+
 /// One piece of work that yields one or several quantities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Load {
@@ -118,6 +143,8 @@ pub enum Load {
     Fetch(Fetch),
     /// Requests over several connections that are kept, one after the other on each.
     Exchange(Exchange),
+    /// Transactions by HTTP, as RFC 9411 orders them.
+    Transactions(Transact),
     /// Pages by `ab`, as study B fetched them.
     Ab,
     /// One TCP flow beside background datagrams of the same way, at a rate that rises.
@@ -144,6 +171,8 @@ pub enum Load {
     FrameLoss,
     /// Throughput with more and more network flows.
     Overload,
+    /// Throughput with network flows that start one after the other.
+    Incremental,
     /// The tests of RFC 9693 over a table of so many connections.
     Connections,
     /// How many connections a table holds; on a deployment of its own.
@@ -189,6 +218,8 @@ pub enum Group {
     Rfc8219,
     /// Tables of connections, as RFC 9693 tests them.
     Rfc9693,
+    /// Transactions by HTTP, as RFC 9411 tests them.
+    Rfc9411,
     /// Start of the translator.
     Start,
     /// What the experiment's own command lines measure.
@@ -197,7 +228,7 @@ pub enum Group {
 
 impl Group {
     /// All groups, in the order of the report.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Flow,
         Self::Tail,
         Self::Packets,
@@ -214,6 +245,7 @@ impl Group {
         Self::Dns,
         Self::Rfc8219,
         Self::Rfc9693,
+        Self::Rfc9411,
         Self::Start,
         Self::Own,
     ];
@@ -237,6 +269,7 @@ impl Group {
             Self::Streams => "streams",
             Self::Rfc8219 => "rfc8219",
             Self::Rfc9693 => "rfc9693",
+            Self::Rfc9411 => "rfc9411",
             Self::Start => "start",
             Self::Own => "own",
         }
@@ -261,6 +294,7 @@ impl Group {
             Self::Dns => "DNS64",
             Self::Rfc8219 => "RFC 8219",
             Self::Rfc9693 => "RFC 9693",
+            Self::Rfc9411 => "RFC 9411",
             Self::Start => "Start",
             Self::Own => "Loads of this experiment",
         }
@@ -350,6 +384,12 @@ impl Group {
                 "Each connection is a UDP frame with addresses and ports of its own, in pseudorandom order (phase 1); frames of \
                  both ways over the table that this has filled follow (phase 2). The table is emptied between steps by the \
                  mechanism's own means."
+            }
+            Self::Rfc9411 => {
+                "Transactions by HTTP/1.1 with nginx at the server, whose own counts give the rates of the sustain phase. Rates: \
+                 wrk, 32 connections at once. Times: hey, at half of the rate that was just found, from the start of a \
+                 connection's handshake or, on a kept connection, of the request. Connections at once: h2load. Client and \
+                 server share the processors."
             }
             Self::Start => "From the start of the process to the first translated packet.",
             Self::Own => {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Family;
-use super::group::Load;
+use super::group::{Load, Transact};
 
 /// What a mechanism is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -56,15 +56,18 @@ pub enum Carries {
 impl Carries {
     /// Whether a load gets through.
     pub(super) fn bears(self, load: Load) -> bool {
-        let http =
-            matches!(load, Load::Fetch(_) | Load::Exchange(_) | Load::Initiation | Load::Start);
+        // The generator of many connections asks no proxy.
+        let held = load == Load::Transactions(Transact::Held);
+        let web = matches!(load, Load::Fetch(_) | Load::Exchange(_) | Load::Transactions(_));
+        let http = (web && !held) || matches!(load, Load::Initiation | Load::Start);
         match self {
             Self::Packets => true,
             Self::Transport => {
-                http || matches!(
-                    load,
-                    Load::Flow(_) | Load::Probe | Load::Simplex | Load::Streams | Load::Own(_)
-                )
+                http || held
+                    || matches!(
+                        load,
+                        Load::Flow(_) | Load::Probe | Load::Simplex | Load::Streams | Load::Own(_)
+                    )
             }
             Self::Http => http,
         }

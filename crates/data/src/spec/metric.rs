@@ -1,7 +1,7 @@
 //! What is measured: quantities, and the loads that yield them.
 
 use super::group::Way::{Down, Up};
-use super::group::{By, Exchange, Fetch, Group, Load, Mixed, Transport};
+use super::group::{By, Exchange, Fetch, Group, Load, Mixed, Transact, Transport};
 use super::own::{Better, OwnMetric};
 
 /// What is fixed about a metric.
@@ -225,6 +225,8 @@ metrics! {
     FrameLoss: "rfc8219_frame_loss", "Frame loss rate", "loss", "%", Rfc8219, Load::FrameLoss;
     /// Loss of throughput with so many network flows against one (RFC 8219 section 10), per cent.
     Degradation: "rfc8219_degradation", "Degradation", "Xpd", "%", Rfc8219, Load::Overload;
+    /// The same where flows start one after the other (RFC 8219 section 10.2.2), per cent.
+    DegradationIncremental: "rfc8219_degradation_incremental", "Degradation, flows one after the other", "Xpd, incremental", "%", Rfc8219, Load::Incremental;
     /// Highest rate at which every new connection is established and valid (RFC 9693 sections 4.5 and 4.6), thousands per second.
     EstablishmentRate: "rfc9693_establishment_rate", "Maximum connection establishment rate", "MCER", "kconnections/s", Rfc9693, Load::Connections;
     /// Highest rate each way at which no frame of established connections is lost (RFC 9693 section 4.7), thousands of
@@ -238,6 +240,26 @@ metrics! {
     TearDownRate: "rfc9693_tear_down_rate", "Connection tear-down rate", "tear-down", "kconnections/s", Rfc9693, Load::Connections;
     /// Connections that the table holds (RFC 9693 section 4.9), thousands.
     TableCapacity: "rfc9693_capacity", "Connection tracking table capacity", "capacity", "thousand", Rfc9693, Load::Capacity;
+    /// TCP connections with one transaction by HTTP each (RFC 9411 section 7.2), thousands per second.
+    WebConnectionRate: "rfc9411_connections_per_s", "TCP connections per second with HTTP", "connections", "kconnections/s", Rfc9411, Load::Transactions(Transact::Single);
+    /// Mean time from the start of the handshake to the first octet of the answer, at half of that rate (RFC 9411 section 7.4), µs.
+    WebFirstByte: "rfc9411_ttfb", "Time to first byte, new connections", "TTFB", "µs", Rfc9411, Load::Transactions(Transact::Single);
+    /// Mean time from there to the last octet of the answer, µs.
+    WebLastByte: "rfc9411_ttlb", "Time to last byte, new connections", "TTLB", "µs", Rfc9411, Load::Transactions(Transact::Single);
+    /// Content by HTTP with ten transactions on each connection (RFC 9411 section 7.3), Gbit/s.
+    WebThroughput: "rfc9411_throughput", "HTTP throughput", "HTTP", "Gbit/s", Rfc9411, Load::Transactions(Transact::Kept);
+    /// These transactions, thousands per second.
+    WebTransactionRate: "rfc9411_transactions_per_s", "HTTP transactions per second", "transactions", "ktransactions/s", Rfc9411, Load::Transactions(Transact::Kept);
+    /// Mean time to the first octet of an answer with ten transactions on each connection, at half of that rate, µs.
+    WebFirstByteKept: "rfc9411_ttfb_kept", "Time to first byte, ten transactions", "TTFB, kept", "µs", Rfc9411, Load::Transactions(Transact::Kept);
+    /// Mean time to the last octet, µs.
+    WebLastByteKept: "rfc9411_ttlb_kept", "Time to last byte, ten transactions", "TTLB, kept", "µs", Rfc9411, Load::Transactions(Transact::Kept);
+    /// Content by HTTP with objects of several sizes in turn (RFC 9411 section 7.3), Gbit/s.
+    WebThroughputMixed: "rfc9411_throughput_mixed", "HTTP throughput, mixed objects", "HTTP, mixed", "Gbit/s", Rfc9411, Load::Transactions(Transact::Mixed);
+    /// These transactions, thousands per second.
+    WebTransactionRateMixed: "rfc9411_transactions_per_s_mixed", "HTTP transactions per second, mixed objects", "transactions, mixed", "ktransactions/s", Rfc9411, Load::Transactions(Transact::Mixed);
+    /// TCP connections with transactions by HTTP that are open at the same time (RFC 9411 section 7.5), thousands.
+    WebConnectionsHeld: "rfc9411_concurrent_connections", "Concurrent TCP connections with HTTP", "concurrent", "thousand", Rfc9411, Load::Transactions(Transact::Held);
     /// From the start of the translator's process to the first translated reply, ms.
     StartTime: "start_time", "Start to first packet", "start", "ms", Start, Load::Start;
     /// The correctness gate; not a number.
@@ -319,6 +341,7 @@ impl Metric {
                 Some(Group::Streams) => self != Self::RttLoaded,
                 Some(Group::Sessions) => self != Self::MemoryPerSession,
                 Some(Group::Ab) => !matches!(self, Self::AbTotalTime | Self::AbTimePerRequest),
+                Some(Group::Rfc9411) => self.unit() != "µs",
                 _ => false,
             }
     }
@@ -353,9 +376,9 @@ impl Metric {
             Some(Load::Search | Load::Questions(Mixed::Fresh) | Load::Dnsperf(Mixed::Fresh)) => 2.2,
             // No question of the server's own comes on top of a known answer.
             Some(Load::Questions(Mixed::Known) | Load::Dnsperf(Mixed::Known)) => 1.1,
-            // Ends of TCP flows are part of what is compared: their share is the same on every path, and a difference
+            // Ends of TCP flows, and of transactions, are part of what is compared: their share is the same on every path, and a difference
             // shows as long as the path, and not the ends, is the narrower part.
-            Some(Load::Flow(_)) => 1.1,
+            Some(Load::Flow(_) | Load::Transactions(_)) => 1.1,
             _ => 2.0,
         }
     }
@@ -375,11 +398,13 @@ impl Metric {
                     | Load::Streams
                     | Load::Rrul
                     | Load::Ab
+                    | Load::Transactions(Transact::Single | Transact::Kept)
                     | Load::Forwarding
                     | Load::Disturbance
                     | Load::Reset
                     | Load::FrameLoss
                     | Load::Overload
+                    | Load::Incremental
                     | Load::Connections
             )
         )
@@ -406,8 +431,10 @@ impl Metric {
         match self {
             Self::Own(_) => !self.higher_is_better(),
             _ => {
-                matches!(self, Self::FrameLoss | Self::Recovery | Self::Reset | Self::Degradation)
-                    || self.name().starts_with("rfc8219_ipdv_")
+                matches!(self, Self::FrameLoss | Self::Recovery | Self::Reset)
+                    || ["rfc8219_ipdv_", "rfc8219_degradation"]
+                        .iter()
+                        .any(|head| self.name().starts_with(head))
             }
         }
     }
@@ -429,7 +456,9 @@ impl Metric {
     pub(crate) fn has_ceiling(self) -> bool {
         // The testers of RFC 8219 and RFC 9693 find their own highest rate, which a trial then names as its cap.
         let own = matches!(self.group(), Some(Group::Rfc8219 | Group::Rfc9693));
-        self.has_limiter() && !own && self.load() != Some(Load::Hold) && self.ceiling_factor() > 0.0
+        // What is held has no rate: a trial names what was asked for as its cap.
+        let holds = matches!(self.load(), Some(Load::Hold | Load::Transactions(Transact::Held)));
+        self.has_limiter() && !own && !holds && self.ceiling_factor() > 0.0
     }
 }
 

@@ -122,6 +122,26 @@ pub struct Profile {
     #[serde(default = "ab_connections")]
     #[schemars(length(min = 1), inner(range(min = 1)))]
     pub ab_connections: Vec<u64>,
+    /// Octets of the objects of transactions that each have a connection of their own (RFC 9411 section 7.2).
+    #[serde(default = "single_objects")]
+    #[schemars(length(min = 1), inner(range(min = 1, max = 104_857_600)))]
+    pub single_objects: Vec<u64>,
+    /// Octets of the objects of transactions of which ten share a connection (RFC 9411 section 7.3).
+    #[serde(default = "kept_objects")]
+    #[schemars(length(min = 1), inner(range(min = 1, max = 104_857_600)))]
+    pub kept_objects: Vec<u64>,
+    /// Connections with transactions that are open at the same time (RFC 9411 section 7.5).
+    #[serde(default = "web_connections")]
+    #[schemars(range(min = 10, max = 60_000))]
+    pub web_connections: u32,
+    /// Seconds of the ramp-up phase of RFC 9411, which count for nothing.
+    #[serde(default = "one_second")]
+    #[schemars(range(min = 0.1, max = 600.0))]
+    pub ramp_s: f64,
+    /// Seconds of its sustain phase, in which all is measured.
+    #[serde(default = "sustain_s")]
+    #[schemars(range(min = 0.4, max = 3600.0))]
+    pub sustain_s: f64,
     /// Background packets per second, one way, beside a TCP flow.
     #[serde(default = "simplex_rates")]
     #[schemars(length(min = 1), inner(range(max = 1_000_000)))]
@@ -171,6 +191,11 @@ pub struct Profile {
     #[serde(default = "overload_flows")]
     #[schemars(length(min = 1), inner(range(min = 2, max = 256)))]
     pub overload_flows: Vec<u64>,
+    /// Seconds from the start of one of these flows to that of the next, where they start one after the other (RFC 8219 section
+    /// 10.2.2).
+    #[serde(default = "flow_start_s")]
+    #[schemars(range(min = 0.001, max = 60.0))]
+    pub flow_start_s: f64,
     /// Connections of the tables of RFC 9693.
     #[serde(default = "table_connections")]
     #[schemars(length(min = 1), inner(range(min = 1000, max = 100_000_000)))]
@@ -352,6 +377,22 @@ fn ab_connections() -> Vec<u64> {
     vec![10, 100, 200, 300]
 }
 
+fn single_objects() -> Vec<u64> {
+    [1, 2, 4, 16, 64].map(|kib| kib * 1024).into()
+}
+
+fn kept_objects() -> Vec<u64> {
+    [1, 16, 64, 256].map(|kib| kib * 1024).into()
+}
+
+fn web_connections() -> u32 {
+    10_000
+}
+
+fn sustain_s() -> f64 {
+    3.0
+}
+
 fn simplex_rates() -> Vec<u64> {
     (0..=6).map(|thousand| thousand * 1000).collect()
 }
@@ -394,6 +435,10 @@ fn loss_shares() -> Vec<u64> {
 
 fn overload_flows() -> Vec<u64> {
     vec![4, 16, 64, 256]
+}
+
+fn flow_start_s() -> f64 {
+    0.01
 }
 
 fn safe_connections() -> u64 {

@@ -166,4 +166,26 @@ mod tests {
             assert!(row.min <= row.avg && row.avg <= row.max && row.p95 <= row.max);
         }
     }
+
+    #[test]
+    fn every_row_of_a_table_has_all_its_columns() {
+        let file: File = toml::from_str(TEXT).unwrap();
+        for study in &file.study {
+            for table in &study.tables {
+                assert!(!table.rows.is_empty(), "{}", table.title);
+                for row in &table.rows {
+                    assert_eq!(row.len(), table.head.len(), "{}: {row:?}", table.title);
+                }
+            }
+        }
+        // What others have published stands beside both standards' results, and each row names its source.
+        for name in ["rfc8219", "rfc9693"] {
+            let experiment = Experiment::find(name).unwrap();
+            let elsewhere = study(experiment.published.as_deref().unwrap()).unwrap();
+            for table in &elsewhere.tables {
+                assert_eq!(table.head.last().map(String::as_str), Some("Source"));
+                assert!(table.rows.iter().all(|row| row.last().is_some_and(|it| it.len() > 10)));
+            }
+        }
+    }
 }

@@ -240,10 +240,11 @@ fn examine(args: &DoctorArgs) -> Result<Findings> {
             wanted.push(package);
         }
     }
-    for package in ["curl", "dnsperf", "tcpdump", "vsftpd", "wrk"] {
+    for package in ["curl", "dnsperf", "hey", "tcpdump", "vsftpd", "wrk"] {
         wanted.extend(find_program(package).is_none().then_some(package));
     }
     wanted.extend(find_program("ab").is_none().then_some("apache2-utils"));
+    wanted.extend(find_program("h2load").is_none().then_some("nghttp2-client"));
     let install = (!wanted.is_empty()).then(|| format!("apt-get install -y {}", wanted.join(" ")));
     let mut lacking: BTreeMap<String, BTreeSet<Metric>> = BTreeMap::new();
     for experiment in Experiment::built_in()? {

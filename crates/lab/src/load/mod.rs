@@ -18,6 +18,7 @@ pub(crate) mod ping;
 pub(crate) mod sessions;
 pub(crate) mod sink;
 pub(crate) mod tester;
+pub(crate) mod transactions;
 
 use serde::de::DeserializeOwned;
 

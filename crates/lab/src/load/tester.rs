@@ -219,7 +219,8 @@ fn seconds(trial: &Trial) -> f64 {
         Pace::Steps(steps) => steps.iter().map(|step| step.seconds).sum(),
         Pace::Burst(frames) => *frames as f64 / SLOWEST_BURST,
     };
-    trial.settle_s + of(&trial.forward).max(of(&trial.reverse)) + trial.timeout_s
+    let starts = trial.start_s * f64::from(trial.networks.saturating_sub(1));
+    starts + trial.settle_s + of(&trial.forward).max(of(&trial.reverse)) + trial.timeout_s
 }
 
 /// Whether native IPv6 can pass beside what is translated.

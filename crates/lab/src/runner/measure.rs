@@ -135,7 +135,9 @@ impl Runner {
         let of = |load: Load| match load {
             Load::Forwarding | Load::FrameLoss => profile.frame_sizes.clone(),
             Load::Disturbance | Load::Reset => profile.disturbed_sizes.clone(),
-            Load::Overload | Load::Connections | Load::Capacity => vec![SMALLEST],
+            Load::Overload | Load::Incremental | Load::Connections | Load::Capacity => {
+                vec![SMALLEST]
+            }
             _ => Vec::new(),
         };
         let sizes: BTreeSet<u64> = super::loads::loads(metrics).into_iter().flat_map(of).collect();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use fordway_data::spec::{Experiment, Group, Kind, Load, MechanismSpec, Metric};
+use fordway_data::spec::{Experiment, Group, Kind, Load, MechanismSpec, Metric, Transact};
 use fordway_load::frames;
 
 use super::Runner;
@@ -103,6 +103,13 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
     });
     check(&|m| m.load() == Some(Load::Ab), &crate::load::ab::missing);
     check(&|m| matches!(m.load(), Some(Load::Fetch(_))), &crate::load::fetch::missing);
+    for held in [false, true] {
+        let of = |m: Metric| match m.load() {
+            Some(Load::Transactions(what)) => (what == Transact::Held) == held,
+            _ => false,
+        };
+        check(&of, &|| crate::load::transactions::missing(held));
+    }
     check(&|m| matches!(m.load(), Some(Load::Exchange(_))), &|| {
         find_program("nginx")
             .is_none()

@@ -122,9 +122,10 @@ pub(crate) fn ordered(order: &Order, blank: &Trial, native: Option<Pairs>) -> Re
     };
     let of =
         |one: Direction| if traffic.directions().contains(&one) { pace() } else { Pace::Silent };
-    if traffic.flows.count > 1 && traffic.flows.start != Start::Simultaneous {
-        return Err(LabError::Usage("the tester starts all flows at once".into()));
-    }
+    let start_s = match traffic.flows.start {
+        Start::Incremental(seconds) if traffic.flows.count > 1 => seconds,
+        _ => 0.0,
+    };
     let networks = pairs_of_networks(order);
     let native = native.filter(|_| traffic.translated < 100);
     if traffic.translated < 100 && native.is_none() {
@@ -144,6 +145,7 @@ pub(crate) fn ordered(order: &Order, blank: &Trial, native: Option<Pairs>) -> Re
         translated_share: traffic.translated,
         networks,
         frame_size: blank.frame_size.max(least),
+        start_s,
         timeout_s: waits.residual,
         learning: 1,
         settle_s: waits.learning,

@@ -16,7 +16,7 @@ use fordway_procedures::traffic::{
 };
 use fordway_procedures::variation::variation;
 
-use super::benchmark::{Bench, Ceiling, fitting, lack, with};
+use super::benchmark::{Bench, Ceiling, connections, fitting, lack, with};
 use super::packets::check;
 use super::{Before, Lack, Measured, Values, now};
 use crate::error::{LabError, Result};
@@ -228,19 +228,32 @@ pub(super) fn frame_loss(
     Ok(())
 }
 
-/// The throughput of many network flows against that of one, all of which start at once.
+/// The throughput of many network flows against that of one: all of them start at once, or one after the other.
 pub(super) fn overload(
     at: &Measured<'_>,
+    incremental: bool,
     point: Option<&Point>,
     trial: &mut Trial,
     values: &mut Values,
 ) -> Result<()> {
+    let (label, metric) = match incremental {
+        true => ("incremental", Metric::DegradationIncremental),
+        false => ("overload", Metric::Degradation),
+    };
+    if incremental && connections(at.kind).is_some() {
+        let why = "flows of a stateful mechanism are connections, which are open before the test";
+        values.insert(metric, Err(Lack::Unmeasured(why.into())));
+        return Ok(());
+    }
     let setup = setup(at, None, trial)?;
     let flows = point.and_then(|point| point.at(Axis::Pairs)).unwrap_or(1) as u32;
     let profile = at.rfc;
-    let found = measured(at, &setup, "overload", point, trial, |bench| {
+    let found = measured(at, &setup, label, point, trial, |bench| {
         with(bench, profile.waits, |session| {
-            let start = Start::Simultaneous;
+            let start = match incremental {
+                true => Start::Incremental(at.profile.flow_start_s),
+                false => Start::Simultaneous,
+            };
             let one = Traffic { flows: Flows::ONE, ..setup.traffic };
             overload::overload(session, &one, flows, start, |session, traffic| {
                 let setup = Setup { traffic: *traffic, ..setup };
@@ -250,7 +263,8 @@ pub(super) fn overload(
             })
         })
     })?;
-    let percent = found.degradations.first().and_then(|found| found.percent);
-    values.insert(Metric::Degradation, or(percent, "not even one flow is forwarded"));
+    // With intermediary points, all flows come last.
+    let percent = found.degradations.last().and_then(|found| found.percent);
+    values.insert(metric, or(percent, "not even one flow is forwarded"));
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The tests of RFC 8219 and RFC 9693, as their users run them, as short as they can be. The machine may be busy: what is held is
-//! that each value is there, or its reason, and that counts agree.
+//! The tests of RFC 8219, RFC 9693 and RFC 9411, as their users run them, as short as they can be. The machine may be busy: what is
+//! held is that each value is there, or its reason, and that counts agree.
 
 use serde_json::Value;
 
@@ -65,6 +65,7 @@ fn rfc8219_measures_what_is_forwarded_and_translated() {
         "rfc8219_recovery",
         "rfc8219_reset",
         "rfc8219_degradation",
+        "rfc8219_degradation_incremental",
     ];
     let sizes =
         "length_share = 0.05\nframe_sizes = [64, 512]\nloss_shares = [50]\noverload_flows = [2]\n";
@@ -76,16 +77,16 @@ fn rfc8219_measures_what_is_forwarded_and_translated() {
             explained(&run, arm, metric);
         }
     }
+    // One pair of addresses starts after the other.
+    let trials = all_asked(&run, "-incremental-pairs2.jsonl");
+    let flows = |order: &Value| (order["networks"].as_u64(), order["start_s"].as_f64());
+    assert!(trials.iter().any(|(order, _)| flows(order) == (Some(2), Some(0.01))));
+    assert!(trials.iter().any(|(order, _)| flows(order) == (Some(1), Some(0.0))));
     let through = explained(&run, "siit-fordway-interface", "rfc8219_throughput");
     let sizes: Vec<&Value> = through.iter().map(|trial| &trial["point"]["octets"]).collect();
     assert!(sizes.len() == 2 && sizes.contains(&&64.into()) && sizes.contains(&&512.into()));
     // Frames of both ways arrived, translated, with right tags and checksums.
-    let raw = std::fs::read_dir(run.path.join("raw")).expect("raw outputs").flatten();
-    let files = raw.filter_map(|entry| entry.file_name().into_string().ok());
-    let trials: Vec<(Value, Value)> = files
-        .filter(|name| name.ends_with("-forwarding-octets512.jsonl"))
-        .flat_map(|name| asked(&run, &name))
-        .collect();
+    let trials = all_asked(&run, "-forwarding-octets512.jsonl");
     assert!(trials.iter().any(|(_, outcome)| counts(outcome).iter().all(|arrived| *arrived > 0)));
     for (order, outcome) in &trials {
         assert_eq!(order["frame_size"], 512);
@@ -322,4 +323,76 @@ fn a_profile_chooses_what_sends() {
             assert_eq!(outcome["refusal"], Value::Null);
         }
     }
+}
+
+#[test]
+fn rfc9411_measures_transactions_and_connections() {
+    if !can_run()
+        || !has("fordway", "nat64")
+        || !programs(&["wrk", "hey", "h2load", "nginx", "curl"])
+    {
+        return;
+    }
+    let bench = Bench::new();
+    let arms = ["native-v6", "nat64-fordway-interface", "proxy-fordway"];
+    let metrics = [
+        "rfc9411_connections_per_s",
+        "rfc9411_ttfb",
+        "rfc9411_ttlb",
+        "rfc9411_throughput",
+        "rfc9411_transactions_per_s",
+        "rfc9411_ttlb_kept",
+        "rfc9411_throughput_mixed",
+        "rfc9411_concurrent_connections",
+    ];
+    let sizes = "single_objects = [2048]\nkept_objects = [16384]\nramp_s = 0.2\nsustain_s = 0.8\nweb_connections = 100\n";
+    let run = bench.run("run", &small("rfc9411", &arms, &metrics, sizes), &[]);
+    bench.assert_clean(&["run"]);
+    for (arm, metric) in arms.iter().flat_map(|arm| metrics.map(|metric| (*arm, metric))) {
+        // The generator of many connections asks no proxy.
+        if (arm, metric) != ("proxy-fordway", "rfc9411_concurrent_connections") {
+            explained(&run, arm, metric);
+        }
+    }
+    for arm in arms {
+        let rates = explained(&run, arm, "rfc9411_connections_per_s");
+        assert!(rates.iter().all(|trial| trial["point"]["octets"] == 2048), "{rates:?}");
+        // What counts was received.
+        let mixed = explained(&run, arm, "rfc9411_throughput_mixed");
+        for trial in rates.iter().chain(&mixed).filter(|trial| trial["valid"] == true) {
+            let failed = trial["failed"].as_array().is_some_and(|all| !all.is_empty());
+            assert!(failed || trial["value"].as_f64().is_some_and(|value| value > 0.0), "{trial}");
+            assert!(failed || trial["arrived"].as_u64() > Some(0), "{trial}");
+        }
+        let both = [
+            explained(&run, arm, "rfc9411_throughput"),
+            explained(&run, arm, "rfc9411_transactions_per_s"),
+        ];
+        if let [Some(octets), Some(transactions)] = both.map(|all| all[0]["value"].as_f64()) {
+            assert!((octets * 1e6 - transactions * 16384.0 * 8.0).abs() <= 1.0 + octets);
+        }
+    }
+    // A connection carries one transaction, or up to ten.
+    let counts = |label: &str| -> Vec<(u64, u64)> {
+        let raw = std::fs::read_dir(run.path.join("raw")).expect("raw outputs").flatten();
+        let suffix = format!("-transactions-{label}-counts.jsonl");
+        let of_label = raw.filter(|entry| entry.file_name().to_string_lossy().ends_with(&suffix));
+        let texts = of_label.map(|entry| std::fs::read_to_string(entry.path()).expect("counts"));
+        let number = |line: &Value, key: &str| line[key].as_u64().expect("a number");
+        let pair = |line: &str| {
+            let line: Value = serde_json::from_str(line).expect("JSON");
+            (number(&line, "accepted"), number(&line, "requests"))
+        };
+        texts.flat_map(|text| text.lines().map(pair).collect::<Vec<_>>()).collect()
+    };
+    let (single, kept) = (counts("single-octets2048"), counts("kept-octets16384"));
+    // Three arms and two calibrations, each with several samples.
+    assert!(single.len() >= 10 && kept.len() >= 10, "{single:?}, {kept:?}");
+    assert!(single.iter().all(|(accepted, requests)| requests <= accepted), "{single:?}");
+    assert!(kept.iter().all(|(accepted, requests)| *requests <= 10 * accepted), "{kept:?}");
+    assert!(kept.iter().any(|(accepted, requests)| requests > accepted), "{kept:?}");
+    for trial in explained(&run, "nat64-fordway-interface", "rfc9411_concurrent_connections") {
+        assert_eq!((trial["sent"].as_u64(), trial["cap"].as_f64()), (Some(1000), Some(0.1)));
+    }
+    assert!(run.page().contains("RFC 9411"));
 }

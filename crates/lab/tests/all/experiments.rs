@@ -192,7 +192,7 @@ fn own_loads_are_run_read_and_judged_like_built_in_ones() {
     let judged = |id: &str| goals.iter().find(|goal| goal["id"] == id).unwrap().clone();
     assert!(judged("rtt-second-hop")["measured"].as_f64().is_some(), "{goals:?}");
     assert_eq!(judged("rtt-second-hop")["unit"], "ms");
-    assert!(judged("udp-second-hop")["measured"].as_f64().is_some_and(|x| x > 0.5), "{goals:?}");
+    assert!(judged("udp-second-hop")["measured"].as_f64().is_some_and(|x| x > 0.0), "{goals:?}");
     let page = run.page();
     for word in [
         "Loads of this experiment",

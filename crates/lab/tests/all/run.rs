@@ -381,6 +381,7 @@ fn read_commands_print_json() {
         "pairs",
         "imix",
         "rfc8219",
+        "rfc9411",
         "rfc9693",
         "small-packets",
         "tables",

@@ -51,9 +51,11 @@ impl Plan {
         }
     }
 
-    /// Whether the program has room for this plan's stretches.
+    /// Whether the program can send this plan: it has room for its stretches, and all pairs of networks start at once.
     pub(crate) fn fits_program(&self) -> bool {
-        self.stretches.len() <= STRETCHES
+        let networks = self.templates.iter().map(Vec::len).max().unwrap_or(0) as u64;
+        let rises = self.stretches.iter().any(|it| u64::from(it.networks) < networks);
+        self.stretches.len() <= STRETCHES && !rises
     }
 
     /// The tables of this plan. `known`: whose tuples are at their place already.

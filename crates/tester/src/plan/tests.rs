@@ -150,3 +150,49 @@ proptest! {
         prop_assert_eq!(plan.of_class(Class::Native), u64::from(next[&1]));
     }
 }
+
+#[test]
+fn pairs_of_networks_start_one_after_the_other_each_at_its_own_rate() {
+    let mut rising = trial(100, 4);
+    rising.start_s = 0.5;
+    rising.forward = Pace::steady(4000.0, 2.0);
+    let plan = plan(&rising, Direction::Forward);
+    // Pair k starts at k / 2 s, and sends 1000 frames/s from then on.
+    assert_eq!(plan.length(), 3_500_000_000);
+    assert_eq!(plan.total(), 1000 * (7 + 6 + 5 + 4) / 2);
+    let mut counts = BTreeMap::<(u16, u64), u64>::new();
+    for number in 0..plan.total() {
+        let pair = sent(&plan, number).tag.stream.pair;
+        *counts.entry((pair, plan.due(number) / 500_000_000)).or_default() += 1;
+    }
+    for (pair, half) in (0..4).flat_map(|pair| (0..7).map(move |half| (pair, half))) {
+        let found = counts.get(&(pair, half)).copied().unwrap_or(0);
+        let wanted = if half < u64::from(pair) { 0 } else { 500 };
+        assert!(found.abs_diff(wanted) <= 1, "pair {pair}, half second {half}: {found}");
+    }
+    // The last pair starts on time although hardly a frame is due before.
+    rising.forward = Pace::steady(1.0, 10.0);
+    let slow = Plan::new(&rising, 7, Direction::Forward, MACS, &Noted::default());
+    assert_eq!(slow.unwrap().unwrap().length(), 11_500_000_000);
+    // The program that sends by itself knows no such plan.
+    assert!(!plan.fits_program());
+    rising.start_s = 0.0;
+    let at_once = Plan::new(&rising, 7, Direction::Forward, MACS, &Noted::default());
+    assert!(at_once.unwrap().unwrap().fits_program());
+}
+
+#[test]
+fn what_has_no_time_or_tuples_of_its_own_does_not_start_one_after_the_other() {
+    let mut rising = trial(100, 4);
+    rising.start_s = 0.5;
+    assert!(rising.check().is_ok());
+    rising.forward = Pace::Burst(10);
+    assert!(rising.check().unwrap_err().to_string().contains("a burst"));
+    rising.forward = Pace::steady(1000.0, 1.0);
+    let ports = (1000, 10);
+    rising.tuples =
+        Tuples::Enumerated(Enumeration { flows: 10, source_ports: ports, target_ports: ports });
+    assert!(rising.check().unwrap_err().to_string().contains("random ports"));
+    rising.start_s = f64::NAN;
+    assert!(rising.check().is_err());
+}

@@ -48,7 +48,9 @@ fn a_reload_breaks_no_request() {
         return;
     }
     let network = Network::new();
-    let daemon = network.start(FORWARD);
+    // A thread that another configuration replaces goes on with what it has for as long.
+    let forward = format!("{FORWARD}drain = '1h'\n");
+    let daemon = network.start(&forward);
     let download = network.begin("http://v4only.example.net/halves");
     network.origin.half_way();
     let (stop, served) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -77,7 +79,7 @@ fn a_reload_breaks_no_request() {
         for change in
             ["keep_alive = '30s'\n", "threads = 3\n", "threads = 1\nforwarded = 'append'\n", ""]
         {
-            network.reload(&format!("{FORWARD}{change}"));
+            network.reload(&format!("{forward}{change}"));
             more(60);
         }
         stop.store(true, Ordering::Relaxed);
