@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use fordway_bpf::{Pod, PodPrograms, Pods, attached_pods, pods_root, remove_empty};
 use fordway_net::{IpNet, NamespaceId, Netlink, Route};
@@ -10,6 +11,11 @@ use crate::{Code, Failure, Result, run};
 
 /// Error number of the kernel: there is no such route.
 const ESRCH: i32 = 3;
+/// Error number of the kernel: there is no such device.
+const ENODEV: i32 = 19;
+/// How often the way to a pod is looked for again, and the time between.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The node that the plugin runs on: a network namespace.
 #[derive(Debug)]
@@ -122,8 +128,16 @@ impl Node {
     /// Routes the CLAT's address as the pod's own. Where the same route leads to both, as on a bridge, nothing is needed:
     /// the pod answers for both addresses.
     pub(crate) fn route(pod: Ipv6Addr, clat: Ipv6Addr) -> Result<()> {
-        if let Some(route) = wanted_route(pod, clat)? {
-            Netlink::open()?.replace_route(&route)?;
+        let mut tries = TRIES;
+        while let Some(route) = wanted_route(pod, clat)? {
+            match Netlink::open()?.replace_route(&route) {
+                // The device of an earlier pod with the address, which goes right now, and with it the way that led there.
+                Err(error) if is_gone(&error) && tries > 0 => {
+                    tries -= 1;
+                    std::thread::sleep(PAUSE);
+                }
+                done => return Ok(done?),
+            }
         }
         Ok(())
     }
@@ -149,6 +163,11 @@ impl Node {
 fn clash(other: &Pod, pod: &Pod) -> bool {
     let same = other.clat == pod.clat && other.address != pod.address;
     same || other.clat == pod.address || other.address == pod.clat
+}
+
+/// Whether the device of a route is gone.
+fn is_gone(error: &fordway_net::Error) -> bool {
+    matches!(error, fordway_net::Error::NoDevice(_)) || error.errno() == Some(ENODEV)
 }
 
 fn wanted_route(pod: Ipv6Addr, clat: Ipv6Addr) -> Result<Option<Route>> {
