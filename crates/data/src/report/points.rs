@@ -109,8 +109,10 @@ fn table(
 }
 
 fn cell_words(cell: &Cell) -> String {
-    if cell.n == 0 {
-        return "failed".into();
+    match (cell.n, cell.of) {
+        (0, 0) => return "does not count".into(),
+        (0, _) => return "failed".into(),
+        _ => {}
     }
     let vs = cell.vs_baseline.as_ref();
     let times = vs.map_or_else(String::new, |vs| format!(" (× {})", vs.times()));
@@ -161,6 +163,16 @@ mod tests {
         let line = Point::grid(&[(Axis::Flows, vec![10, 20, 30])]);
         let all: Vec<&Point> = line.iter().collect();
         assert_eq!(super::groups(&all), [(String::new(), all.clone())]);
+    }
+
+    #[test]
+    fn what_failed_is_told_from_what_does_not_count() {
+        let cell = |n, of| Cell { n, of, ..crate::analysis::tests::template() };
+        assert_eq!(
+            [cell_words(&cell(0, 0)), cell_words(&cell(0, 2))],
+            ["does not count", "failed"]
+        );
+        assert!(!["does not count", "failed"].contains(&cell_words(&cell(1, 2)).as_str()));
     }
 
     #[test]

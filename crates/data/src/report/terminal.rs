@@ -97,9 +97,10 @@ pub fn print(run: &Run, report: &std::path::Path) -> Result<()> {
 /// What the study reported, in its own tables and beside what is measured here.
 fn print_study(run: &Run, study: &Study) {
     let results = &run.results;
-    anstream::println!("\nThe study: {}", study.citation);
+    let whose = study.heading();
+    anstream::println!("\n{whose}: {}", study.citation);
     for table in &study.tables {
-        anstream::println!("\nThe study, {}", table.title);
+        anstream::println!("\n{whose}, {}", table.title);
         print_rows(&[std::slice::from_ref(&table.head), &table.rows].concat());
     }
     if let Some(found) = &results.agreement {

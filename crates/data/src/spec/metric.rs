@@ -225,7 +225,7 @@ metrics! {
     FrameLoss: "rfc8219_frame_loss", "Frame loss rate", "loss", "%", Rfc8219, Load::FrameLoss;
     /// Loss of throughput with so many network flows against one (RFC 8219 section 10), per cent.
     Degradation: "rfc8219_degradation", "Degradation", "Xpd", "%", Rfc8219, Load::Overload;
-    /// The same where flows start one after the other (RFC 8219 section 10.2.2), per cent.
+    /// Loss of throughput with network flows that start one after the other, against one (RFC 8219 section 10.2.2), per cent.
     DegradationIncremental: "rfc8219_degradation_incremental", "Degradation, flows one after the other", "Xpd, incremental", "%", Rfc8219, Load::Incremental;
     /// Highest rate at which every new connection is established and valid (RFC 9693 sections 4.5 and 4.6), thousands per second.
     EstablishmentRate: "rfc9693_establishment_rate", "Maximum connection establishment rate", "MCER", "kconnections/s", Rfc9693, Load::Connections;
@@ -244,19 +244,19 @@ metrics! {
     WebConnectionRate: "rfc9411_connections_per_s", "TCP connections per second with HTTP", "connections", "kconnections/s", Rfc9411, Load::Transactions(Transact::Single);
     /// Mean time from the start of the handshake to the first octet of the answer, at half of that rate (RFC 9411 section 7.4), µs.
     WebFirstByte: "rfc9411_ttfb", "Time to first byte, new connections", "TTFB", "µs", Rfc9411, Load::Transactions(Transact::Single);
-    /// Mean time from there to the last octet of the answer, µs.
+    /// Mean time from the start of the handshake to the last octet of the answer, at half of the highest rate (RFC 9411 section 7.4), µs.
     WebLastByte: "rfc9411_ttlb", "Time to last byte, new connections", "TTLB", "µs", Rfc9411, Load::Transactions(Transact::Single);
     /// Content by HTTP with ten transactions on each connection (RFC 9411 section 7.3), Gbit/s.
     WebThroughput: "rfc9411_throughput", "HTTP throughput", "HTTP", "Gbit/s", Rfc9411, Load::Transactions(Transact::Kept);
-    /// These transactions, thousands per second.
+    /// Transactions by HTTP with ten on each connection (RFC 9411 section 7.3), thousands per second.
     WebTransactionRate: "rfc9411_transactions_per_s", "HTTP transactions per second", "transactions", "ktransactions/s", Rfc9411, Load::Transactions(Transact::Kept);
-    /// Mean time to the first octet of an answer with ten transactions on each connection, at half of that rate, µs.
+    /// Mean time to the first octet of an answer with ten transactions on each connection, at half of the highest rate, µs.
     WebFirstByteKept: "rfc9411_ttfb_kept", "Time to first byte, ten transactions", "TTFB, kept", "µs", Rfc9411, Load::Transactions(Transact::Kept);
-    /// Mean time to the last octet, µs.
+    /// Mean time to the last octet of an answer with ten transactions on each connection, at half of the highest rate, µs.
     WebLastByteKept: "rfc9411_ttlb_kept", "Time to last byte, ten transactions", "TTLB, kept", "µs", Rfc9411, Load::Transactions(Transact::Kept);
     /// Content by HTTP with objects of several sizes in turn (RFC 9411 section 7.3), Gbit/s.
     WebThroughputMixed: "rfc9411_throughput_mixed", "HTTP throughput, mixed objects", "HTTP, mixed", "Gbit/s", Rfc9411, Load::Transactions(Transact::Mixed);
-    /// These transactions, thousands per second.
+    /// Transactions by HTTP with objects of several sizes in turn (RFC 9411 section 7.3), thousands per second.
     WebTransactionRateMixed: "rfc9411_transactions_per_s_mixed", "HTTP transactions per second, mixed objects", "transactions, mixed", "ktransactions/s", Rfc9411, Load::Transactions(Transact::Mixed);
     /// TCP connections with transactions by HTTP that are open at the same time (RFC 9411 section 7.5), thousands.
     WebConnectionsHeld: "rfc9411_concurrent_connections", "Concurrent TCP connections with HTTP", "concurrent", "thousand", Rfc9411, Load::Transactions(Transact::Held);
@@ -456,7 +456,7 @@ impl Metric {
     pub(crate) fn has_ceiling(self) -> bool {
         // The testers of RFC 8219 and RFC 9693 find their own highest rate, which a trial then names as its cap.
         let own = matches!(self.group(), Some(Group::Rfc8219 | Group::Rfc9693));
-        // What is held has no rate: a trial names what was asked for as its cap.
+        // What is held has no rate.
         let holds = matches!(self.load(), Some(Load::Hold | Load::Transactions(Transact::Held)));
         self.has_limiter() && !own && !holds && self.ceiling_factor() > 0.0
     }

@@ -152,7 +152,7 @@ impl Point {
         self.0.keys().copied()
     }
 
-    /// It as a part of a file's name.
+    /// A part of a file's name that tells points apart.
     pub fn file_name(&self) -> String {
         let parts: Vec<String> =
             self.0.iter().map(|(axis, level)| format!("{}{level}", axis.name())).collect();

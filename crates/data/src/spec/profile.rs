@@ -138,7 +138,7 @@ pub struct Profile {
     #[serde(default = "one_second")]
     #[schemars(range(min = 0.1, max = 600.0))]
     pub ramp_s: f64,
-    /// Seconds of its sustain phase, in which all is measured.
+    /// Seconds of the sustain phase of RFC 9411, in which all is measured.
     #[serde(default = "sustain_s")]
     #[schemars(range(min = 0.4, max = 3600.0))]
     pub sustain_s: f64,

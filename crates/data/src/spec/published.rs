@@ -40,6 +40,17 @@ pub(crate) struct Study {
     pub(crate) tests: Vec<Test>,
 }
 
+impl Study {
+    /// What stands above its tables: it is a study that is repeated here, or figures of others that are not.
+    pub(crate) fn heading(&self) -> &'static str {
+        let is_printed_alone = self.throughput.is_empty()
+            && self.rtt.is_empty()
+            && self.orderings.is_empty()
+            && self.tests.is_empty();
+        if is_printed_alone { "Published elsewhere" } else { "The study" }
+    }
+}
+
 /// A table as the study prints it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,7 @@ use fordway_data::addresses::SITE_PORT;
 
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
-use crate::process::{Finished, Output, find_program, last_lines};
+use crate::process::{Finished, Output, last_lines};
 use crate::topology::Network;
 
 /// Octets of the study's page.
@@ -39,10 +39,7 @@ pub(crate) struct Fetched {
 
 /// Programs of this load that are not installed, with the line that installs them.
 pub(crate) fn missing() -> Option<String> {
-    let all = [("ab", "apache2-utils"), ("nginx", "nginx-light")];
-    let lacks = all.into_iter().filter(|(program, _)| find_program(program).is_none());
-    let packages: Vec<&str> = lacks.map(|(_, package)| package).collect();
-    (!packages.is_empty()).then(|| format!("apt-get install {}", packages.join(" ")))
+    super::to_install(&[("ab", "apache2-utils"), ("nginx", "nginx-light")])
 }
 
 /// The command line: so many requests over so many kept connections. A connection that is broken off is a failed

@@ -11,7 +11,7 @@ use fordway_data::spec::Fetch;
 
 use crate::backend::{Backend, Served};
 use crate::error::{LabError, Result};
-use crate::process::{Finished, Output, find_program};
+use crate::process::{Finished, Output};
 use crate::state;
 use crate::topology::Network;
 
@@ -57,10 +57,7 @@ impl Fetched {
 
 /// Programs of this load that are not installed, with the line that installs them.
 pub(crate) fn missing() -> Option<String> {
-    let all = [("wrk", "wrk"), ("curl", "curl"), ("nginx", "nginx-light")];
-    let lacks = all.into_iter().filter(|(program, _)| find_program(program).is_none());
-    let packages: Vec<&str> = lacks.map(|(_, package)| package).collect();
-    (!packages.is_empty()).then(|| format!("apt-get install {}", packages.join(" ")))
+    super::to_install(&[("wrk", "wrk"), ("curl", "curl"), ("nginx", "nginx-light")])
 }
 
 /// Its whole configuration: one worker, files from a folder.

@@ -113,40 +113,37 @@ pub(super) fn forwarding(
             if rate <= 0.0 {
                 return Ok(());
             }
-            let (setup, each) = (&setup.traffic, [Direction::Forward, Direction::Reverse]);
+            let setup = &setup.traffic;
             use Metric::*;
             if wanted(TypicalLatencyUp) || wanted(WorstLatencyUp) {
-                let metrics =
-                    [[TypicalLatencyUp, WorstLatencyUp], [TypicalLatencyDown, WorstLatencyDown]];
+                let (up, down) =
+                    ([TypicalLatencyUp, WorstLatencyUp], [TypicalLatencyDown, WorstLatencyDown]);
                 let definition = Definition::StoreAndForward;
                 match latency(session, setup, rate, definition, &profile.latency) {
                     Ok(found) => {
-                        for (metrics, way) in metrics.into_iter().zip(each) {
-                            for one in found.directions.iter().filter(|one| one.direction == way) {
-                                let all = [&one.typical_ms, &one.worst_case_ms];
-                                put(values, &metrics, &all);
-                            }
+                        for one in found.directions {
+                            let metrics =
+                                if one.direction == Direction::Forward { up } else { down };
+                            put(values, &metrics, &[&one.typical_ms, &one.worst_case_ms]);
                         }
                     }
-                    Err(why) => lacks(values, &metrics.concat(), &lack(why)?),
+                    Err(why) => lacks(values, &[up, down].concat(), &lack(why)?),
                 }
             }
             if wanted(PdvUp) || wanted(IpdvMaxUp) {
-                let metrics = [
-                    [PdvUp, IpdvMinUp, IpdvMedianUp, IpdvMaxUp],
-                    [PdvDown, IpdvMinDown, IpdvMedianDown, IpdvMaxDown],
-                ];
+                let up = [PdvUp, IpdvMinUp, IpdvMedianUp, IpdvMaxUp];
+                let down = [PdvDown, IpdvMinDown, IpdvMedianDown, IpdvMaxDown];
                 match variation(session, setup, rate, &profile.variation) {
                     Ok(found) => {
-                        for (metrics, way) in metrics.into_iter().zip(each) {
-                            for one in found.directions.iter().filter(|one| one.direction == way) {
-                                let ipdv = &one.ipdv_ms;
-                                let all = [&one.pdv_ms, &ipdv.min, &ipdv.median, &ipdv.max];
-                                put(values, &metrics, &all);
-                            }
+                        for one in found.directions {
+                            let metrics =
+                                if one.direction == Direction::Forward { up } else { down };
+                            let ipdv = &one.ipdv_ms;
+                            let all = [&one.pdv_ms, &ipdv.min, &ipdv.median, &ipdv.max];
+                            put(values, &metrics, &all);
                         }
                     }
-                    Err(why) => lacks(values, &metrics.concat(), &lack(why)?),
+                    Err(why) => lacks(values, &[up, down].concat(), &lack(why)?),
                 }
             }
             Ok(())

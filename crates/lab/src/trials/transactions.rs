@@ -74,12 +74,15 @@ pub(super) fn measure(
         Transact::Single => [Metric::WebFirstByte, Metric::WebLastByte],
         _ => [Metric::WebFirstByteKept, Metric::WebLastByteKept],
     };
-    // While calibrating, nobody asks for times.
+    // While calibrating, nobody asks for times; those at half of a rate that does not count would not count either.
     let wanted = what != Transact::Mixed
         && at.mechanism.is_some()
+        && rate > 0.0
+        && trial.failed.is_empty()
+        && trial.invalid.is_empty()
         && times.iter().any(|metric| at.metrics.contains(metric));
     if wanted {
-        half(at, &mut site, (octets, close), HALF * rate, &label, (times, trial, values))?;
+        half(at, &mut site, (octets, close), HALF * rate, &label, (times, values))?;
     }
     Ok(())
 }
@@ -91,11 +94,14 @@ fn half(
     object: (u64, bool),
     rate: f64,
     label: &str,
-    ([first, last], trial, values): ([Metric; 2], &mut Trial, &mut Values),
+    ([first, last], values): ([Metric; 2], &mut Values),
 ) -> Result<()> {
-    let before = site.count()?;
-    let timed = load::timed((at.backend, at.network), object, rate, at.profile.sustain_s);
-    let timed = match timed {
+    let mut timed = || -> Result<_> {
+        let before = site.count()?;
+        let timed = load::timed((at.backend, at.network), object, rate, at.profile.sustain_s)?;
+        Ok((timed, site.count()?.requests.saturating_sub(before.requests)))
+    };
+    let ((finished, timed), asked) = match timed() {
         Err(error) if error.ends_the_run() => return Err(error),
         Err(error) => {
             let lack = match error.is_the_mechanisms() {
@@ -105,16 +111,15 @@ fn half(
             values.extend([first, last].map(|metric| (metric, Err(lack.clone()))));
             return Ok(());
         }
-        Ok((finished, timed)) => {
-            trial
-                .flags
-                .push(format!("times at {rate:.0} transactions/s: {}", finished.argv.join(" ")));
-            timed
-        }
+        Ok(done) => done,
     };
-    let asked = site.count()?.requests.saturating_sub(before.requests);
-    at.keep(&format!("{label}-times.json"), &serde_json::to_string(&timed).unwrap_or_default())?;
-    let lack = slow(timed.due, timed.done).or_else(|| incomplete(asked, timed.done));
+    let kept = serde_json::json!({"rate": rate, "argv": finished.argv, "times": timed});
+    at.keep(&format!("{label}-times.json"), &kept.to_string())?;
+    // What the mechanism has failed to do comes before what the generator has.
+    let lack = fault(timed.failed, timed.done + timed.failed)
+        .map(Lack::Failed)
+        .or_else(|| incomplete(asked, timed.done + timed.failed))
+        .or_else(|| slow(timed.due, timed.done + timed.failed));
     for (metric, times) in [(first, timed.first), (last, timed.last)] {
         values.insert(metric, lack.clone().map_or(Ok(times.mean), Err));
     }
@@ -205,7 +210,7 @@ fn slow(due: u64, done: u64) -> Option<Lack> {
     })
 }
 
-/// Why transactions that the server answered are missing: `hey` says nothing of those that fail.
+/// Why transactions that the server answered are missing: `hey` says nothing of connections that break.
 fn incomplete(asked: u64, done: u64) -> Option<Lack> {
     let missing = asked.saturating_sub(done + PACED);
     (missing as f64 > MAX_FAILED * asked as f64)
