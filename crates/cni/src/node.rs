@@ -131,7 +131,8 @@ impl Node {
         let mut tries = TRIES;
         while let Some(route) = wanted_route(pod, clat)? {
             match Netlink::open()?.replace_route(&route) {
-                // The device of an earlier pod with the address, which goes right now, and with it the way that led there.
+                // The route led over the device of an earlier pod with this address, which the kernel is removing. Its route
+                // goes with it.
                 Err(error) if is_gone(&error) && tries > 0 => {
                     tries -= 1;
                     std::thread::sleep(PAUSE);

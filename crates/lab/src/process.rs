@@ -19,6 +19,8 @@ pub(crate) use dialogue::Dialogue;
 
 /// How long what runs on another host may take to end.
 const FAR_END: Duration = Duration::from_secs(4);
+/// Shortest and longest time between two looks at a process that is to end.
+const LOOKS: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(20));
 
 /// Holds, in an emulated guest, by how much every limit of time is multiplied.
 pub(crate) const PATIENCE: &str = "FORDWAY_LAB_PATIENCE";
@@ -185,7 +187,7 @@ pub(crate) fn talk(argv: &[String], patience: Duration) -> Result<Dialogue> {
 /// It heeds no interruption, as clean-up after one is made of such commands.
 pub(crate) fn run_str(argv: &[&str]) -> Result<Finished> {
     let argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
-    start(&argv, Output::Keep)?.wait_until(Duration::from_secs(10), false)
+    start(&argv, Output::Keep)?.wait_out(Duration::from_secs(10))
 }
 
 fn read_all(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
@@ -227,18 +229,23 @@ impl Running {
 
     /// Waits for the end; ends the child when the deadline passes or the user interrupts.
     pub(crate) fn wait(self, limit: Duration) -> Result<Finished> {
-        self.wait_until(limit, true)
+        self.wait_until(limit, true, LOOKS.1)
+    }
+
+    /// The same for what is timed: the end is seen within a fraction of a millisecond.
+    pub(crate) fn wait_closely(self, limit: Duration) -> Result<Finished> {
+        self.wait_until(limit, true, LOOKS.0)
     }
 
     /// Waits for the end, whatever the user interrupts: for what tidies up.
     pub(crate) fn wait_out(self, limit: Duration) -> Result<Finished> {
-        self.wait_until(limit, false)
+        self.wait_until(limit, false, LOOKS.1)
     }
 
-    fn wait_until(mut self, limit: Duration, heed: bool) -> Result<Finished> {
+    fn wait_until(mut self, limit: Duration, heed: bool, longest: Duration) -> Result<Finished> {
         let limit = patience(limit);
         let deadline = Instant::now() + limit;
-        let mut pause = Duration::from_micros(300);
+        let mut pause = LOOKS.0;
         let status = loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => break status,
@@ -259,7 +266,7 @@ impl Running {
                 });
             }
             std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(20));
+            pause = (pause * 2).min(longest);
         };
         let take =
             |h: Option<JoinHandle<String>>| h.and_then(|h| h.join().ok()).unwrap_or_default();
@@ -267,9 +274,9 @@ impl Running {
         Ok(Finished { argv: std::mem::take(&mut self.argv), status, stdout, stderr })
     }
 
-    /// Ends the child: SIGTERM, and SIGKILL when it has not gone two seconds later. One whose input was held
-    /// ends with that first, so that what it stands for on another host has ended when it has.
-    pub(crate) fn stop(&mut self) {
+    /// Ends the child: SIGTERM, and SIGKILL when it has not gone two seconds later; whether that was needed. One whose input was
+    /// held ends with that first, so that what it stands for on another host has ended when it has.
+    pub(crate) fn stop(&mut self) -> bool {
         if self.held.take().is_some() {
             let deadline = Instant::now() + FAR_END;
             while self.alive() && Instant::now() < deadline {
@@ -277,18 +284,20 @@ impl Running {
             }
         }
         if !self.alive() {
-            return;
+            return false;
         }
         signal(self.pid(), Signal::TERM);
         let deadline = Instant::now() + Duration::from_secs(2);
         while self.alive() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(LOOKS.0);
         }
-        if self.alive() {
+        let stays = self.alive();
+        if stays {
             // It is our own child and not yet reaped, so the id cannot be anyone else's.
             let _ = self.child.kill();
         }
         let _ = self.child.wait();
+        stays
     }
 }
 

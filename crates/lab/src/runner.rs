@@ -31,7 +31,7 @@ use crate::state::Guard;
 use crate::topology::{Network, Shape};
 use crate::trials::benchmark::Ceiling;
 use deploy::Live;
-use loads::{is_first_packet, loads, networks};
+use loads::{is_first_packet, loads, networks, renews};
 
 pub(crate) use staged::Staged;
 pub(crate) use survey::{survey, surveyed, unmeasured};
@@ -188,10 +188,11 @@ impl Runner {
             let arm = self.arm(name)?;
             if self.mechanism(&arm)?.tracks_connections(arm.kind) {
                 let wanted = plan::metrics_of(&self.experiment, &self.run.unmeasured, &arm);
-                let each = networks(arm.kind, &wanted)
-                    .into_iter()
-                    .map(|together| self.sessions(&together));
-                most = most.max(each.max().unwrap_or(0));
+                let together = networks(arm.kind, &wanted).into_iter();
+                // What takes the mechanism down is measured alone.
+                let alone = wanted.iter().filter(|metric| metric.load().is_some_and(renews));
+                let all = together.chain(alone.map(|metric| vec![*metric]));
+                most = most.max(all.map(|metrics| self.sessions(&metrics)).max().unwrap_or(0));
             }
         }
         match self.backend.pair() {

@@ -359,7 +359,7 @@ fn feature(backend: &dyn Backend, place: &Place, device: &str, set: [&str; 2]) -
     }
 }
 
-/// See [`Network::widest_mtu`].
+/// MTU of the link where packets are largest; `has_hosts_behind`: see [`Network::has_hosts_behind`].
 pub(crate) fn widest_mtu(has_hosts_behind: bool) -> u16 {
     if has_hosts_behind { CORE_MTU } else { MTU }
 }

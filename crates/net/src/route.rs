@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
@@ -17,6 +18,10 @@ use crate::address::family;
 use crate::link::LinkNames;
 use crate::sysctl::{self, SysctlKey};
 use crate::{Error, Netlink, PROTOCOL, Result};
+
+/// How often a next hop is looked up whose interface the kernel is removing, and the time between.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Numbers of the kernel's routing tables.
 pub mod table {
@@ -183,12 +188,24 @@ pub struct NextHop {
 impl Netlink {
     /// Asks which way a packet of the host to `destination` would go.
     ///
-    /// None: there is no route, or one that says unreachable.
+    /// None: there is no route, or one that says unreachable. It waits for up to a second where the interface of the route is being
+    /// removed.
     ///
     /// # Errors
     ///
     /// [`Error::Netlink`], [`Error::Answer`].
     pub fn next_hop(&mut self, destination: IpAddr) -> Result<Option<NextHop>> {
+        for _ in 0..TRIES {
+            match self.hop(destination) {
+                // A route that the kernel removes with its interface: another one may lead there.
+                Err(Error::NoDevice(_)) => std::thread::sleep(PAUSE),
+                done => return done,
+            }
+        }
+        Ok(None)
+    }
+
+    fn hop(&mut self, destination: IpAddr) -> Result<Option<NextHop>> {
         let operation = || format!("look up the route to {destination}");
         let mut message = RouteMessage::default();
         message.header.address_family = family(destination);
@@ -211,10 +228,8 @@ impl Netlink {
         let Some(index) = parsed.index else {
             return Ok(None);
         };
-        // The interface may have gone since.
-        let Some(link) = self.find_link_by_index(index)? else {
-            return Ok(None);
-        };
+        let link = self.find_link_by_index(index)?;
+        let link = link.ok_or_else(|| Error::NoDevice(format!("of number {index}")))?;
         let mtu = parsed.mtu.unwrap_or_else(|| match destination {
             IpAddr::V4(_) => link.mtu,
             IpAddr::V6(_) => advertised_mtu(&link.name).map_or(link.mtu, |mtu| mtu.min(link.mtu)),

@@ -39,7 +39,7 @@ const UDP_PROTOCOL: u8 = 17;
 /// EtherType of local experiments (IEEE 802).
 const EXPERIMENTAL: [u8; 2] = [0x88, 0xb5];
 /// The smallest frame of Ethernet, without its check sequence.
-const LEAST: usize = 60;
+const LEAST: usize = (SMALLEST_V4 - CHECK_SEQUENCE) as usize;
 /// Hops that a frame may take.
 const HOP_LIMIT: u8 = 64;
 /// Octets that differ from frame to frame, at most: up to the end of the tag over IPv6. Behind them are zeros.

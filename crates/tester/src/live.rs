@@ -30,8 +30,8 @@ static OBJECT: &Compiled<[u8]> = &Compiled(*include_bytes!(concat!(env!("OUT_DIR
 
 /// Time between two looks at what the program has sent.
 const LOOK: Duration = Duration::from_micros(500);
-/// The sender's thread never waits: whoever else wants its processor, the receiver or a device under test that is a process,
-/// gets it.
+/// The sender's thread never waits: any other thread on its processor preempts it, such as the receiver's or a device under
+/// test that is a process.
 const NICE: i32 = 19;
 /// Leading bits of a lateness behind the first one, as the program counts it.
 const PRECISION: u32 = 5;
@@ -145,7 +145,7 @@ impl Live {
         ];
         let room = [self.templates.words().len() / TEMPLATE, self.tuples.words().len()];
         if wanted[0] > room[0] || wanted[1] > room[1] {
-            // The tuples at their place go with the map.
+            // A reload replaces the map, and the tuples in it are lost.
             if self.key.take().is_some() && tables.tuples.is_none() {
                 return self.fill(plan);
             }
@@ -155,7 +155,7 @@ impl Live {
             *self = loaded.map_err(machine("room for tuples"))?;
         }
         store(self.templates.words(), &tables.templates);
-        // Not kept twice.
+        // The map holds the tuples now; the list is freed.
         if let Some(tuples) = tables.tuples.take() {
             store(self.tuples.words(), &tuples);
             self.key = tables.key;

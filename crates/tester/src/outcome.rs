@@ -30,7 +30,7 @@ impl Histogram {
 }
 
 /// Differences between the delays of consecutive frames, ns, and how often each came; ascending (RFC 5481; RFC 8219 section
-/// 7.3.2). From 1024 ns on they are cut to their ten highest bits. Pairs of which one frame is missing do not count.
+/// 7.3.2). From 1024 ns on they are cut to their ten highest bits, towards zero: by less than 1/512. Pairs of which one frame is missing do not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ipdv(pub Vec<(i64, u64)>);
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(found, Ipdv(vec![(-1, 1), (2, 1), (5, 1)]));
         assert_eq!(Ipdv::of(&[10, 0, 5]).count(), 0);
         assert_eq!(Ipdv::of(&[]).count(), 0);
-        // Exact up to ten bits, then within a thousandth.
+        // Exact up to ten bits, then within 1/512.
         assert_eq!(
             [cut(1023), cut(-1023), cut(1025), cut(-1_000_999)],
             [1023, -1023, 1024, -1_000_448]

@@ -47,7 +47,8 @@ pub enum Sending {
     /// veth it sends several times as many as a socket, for which each frame becomes a packet buffer. The device at the
     /// other end of a veth then needs receive offload (`ethtool -K DEVICE gro on`) or a program of its own. Opening the tester
     /// sends 64 frames of EtherType 0x88b5 to each next hop, to find whether it can. It keeps one processor busy for each
-    /// direction during a trial. Learning frames, and trials with more than eight steps, are sent by sockets.
+    /// direction during a trial. Learning frames are sent by sockets, as are trials with more than eight steps, and those
+    /// whose pairs of networks start one after the other.
     Program,
 }
 
@@ -71,7 +72,8 @@ pub struct Setup {
     pub falls_back: bool,
     /// Frames that may wait in a socket's memory for the tester: a power of two.
     pub waiting: u32,
-    /// Processors to which threads are bound, in turn. None: the system decides.
+    /// Processors to which threads are bound, in turn. Empty: programs send on the last processors that the caller may use, and
+    /// the system places all other threads.
     pub processors: Vec<usize>,
 }
 

@@ -14,7 +14,7 @@ use crate::setup::{End, Sending, Setup, allowed, bind, elsewhere, open};
 use crate::sys::Socket;
 use crate::tally::{Clock, Tally, histogram, recorder};
 use crate::worker::{Inbound, Lane, Outbound, Shared, run};
-use crate::{Class, Direction, Error, Fault, Result, Tuples, Wrong, machine, now};
+use crate::{Class, Direction, Enumeration, Error, Fault, Result, Tuples, Wrong, machine, now};
 
 /// Time from the threads' start to the first frame, ns.
 const LEAD: u64 = 20_000_000;
@@ -36,12 +36,14 @@ pub struct Tester {
     /// Why sockets send, where programs were to.
     refusal: Option<String>,
     notes: Mutex<Vec<Option<Tuple>>>,
+    /// The tuples that the notes are of.
+    noted: Option<Enumeration>,
     trials: u16,
 }
 
 impl Tester {
     /// Opens sockets at all queues of both ends and puts the program at both devices. Needs CAP_NET_RAW, CAP_NET_ADMIN and
-    /// CAP_BPF, and for another namespace CAP_SYS_ADMIN.
+    /// CAP_BPF, and CAP_SYS_ADMIN for another namespace and for sending by a program.
     pub fn open(setup: Setup) -> Result<Self> {
         let shape = setup.shape()?;
         let mut programs = Vec::new();
@@ -61,7 +63,16 @@ impl Tester {
                 Err(error) => return Err(machine("sending by a program")(error)),
             },
         };
-        Ok(Self { setup, programs, sockets, live, refusal, notes: Mutex::default(), trials: 0 })
+        Ok(Self {
+            setup,
+            programs,
+            sockets,
+            live,
+            refusal,
+            notes: Mutex::default(),
+            noted: None,
+            trials: 0,
+        })
     }
 
     /// How frames pass at the client end and at the server end.
@@ -82,6 +93,7 @@ impl Tester {
     /// Forgets all noted tuples: the device under test's table was emptied.
     pub fn forget(&mut self) {
         *self.notes.get_mut().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+        self.noted = None;
     }
 
     /// Runs a trial. It ends when all frames have arrived, when the time-out of the last one is over, when `stop` is set, or
@@ -114,7 +126,7 @@ impl Tester {
         let notes = self.notes.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Tuples::Enumerated(enumeration) = trial.tuples {
             // Other tuples are another table.
-            if notes.len() != enumeration.flows as usize {
+            if self.noted.replace(enumeration) != Some(enumeration) {
                 *notes = vec![None; enumeration.flows as usize];
             }
         }
@@ -151,7 +163,7 @@ impl Tester {
             return Ok(());
         }
         let count = u64::from(trial.learning) * u64::from(trial.networks);
-        // Those of a pair of networks precede the trial, whenever the pair starts.
+        // Learning frames of all pairs of networks precede the trial, also of pairs that start later.
         let plans = self.plans(&crate::Trial { start_s: 0.0, ..trial.clone() }, 0, noted)?;
         for (plan, sockets) in plans.iter().zip(&mut self.sockets) {
             let (Some(plan), Some(socket)) = (plan, sockets.first_mut()) else { continue };
@@ -285,7 +297,7 @@ impl Tester {
         let (ends, mut lanes): (Vec<usize>, Vec<Lane<'_>>) = lanes.into_iter().unzip();
         let each = if self.setup.one_thread { lanes.len() } else { 1 };
         let processors = &self.setup.processors;
-        // A sender keeps its processor busy: the other one has another.
+        // Each sender occupies one processor, so the two directions use different ones.
         let allowed = allowed().map_err(machine("processors"))?;
         let senders_at = if processors.is_empty() { &allowed } else { processors };
         let used = std::thread::scope(|scope| {

@@ -328,6 +328,11 @@ fn commands(check: &mut Check<'_>, at: &str, arm: &MechanismSpec) {
                 let message = format!("{key} stands in [mechanism.command], for both ends");
                 check.wrong(&format!("{of_client}/{key}"), message, "move it there".to_owned());
             }
+            if !given.forget.is_empty() && !client.forget.is_empty() {
+                let message = "sessions are deleted at one end".to_owned();
+                let fix = "leave `forget` out at the end that keeps none".to_owned();
+                check.wrong(&format!("{of_client}/forget"), message, fix);
+            }
             end(check, &at, arm, given, End::Middle);
         }
         (None, true) => {

@@ -146,7 +146,7 @@ impl Generator {
         largest: u16,
         sender: Sender,
     ) -> Result<Self> {
-        // A veth takes the program's frames only so.
+        // A veth accepts redirected frames only if its peer has receive offload.
         network.receive_offload_on(backend)?;
         let hex = |octets: [u8; 6]| octets.map(|octet| format!("{octet:02x}")).concat();
         let link = |place, device| mac(backend, place, device).map(hex);
@@ -347,7 +347,7 @@ mod tests {
                 ["198.51.100.2", "203.0.113.65"],
                 [true, false],
             ),
-            // Its application alone.
+            // A CLAT translates only the address of its application.
             (
                 "rfc8219",
                 "clat-tundra",

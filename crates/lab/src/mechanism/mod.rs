@@ -161,14 +161,19 @@ impl Deployed {
         self.far.iter().map(|held| held.handle()).chain(parts).collect()
     }
 
-    /// Ends its processes; whether there was one.
-    pub(crate) fn end(&mut self) -> bool {
-        let parts = self.parts.iter_mut().map(Self::end).fold(false, |any, one| any | one);
-        let far = self.far.take().is_some();
-        if let Some(daemon) = &mut self.daemon {
-            daemon.stop();
+    /// Ends its processes; whether there was one. One that has to be killed has not ended.
+    pub(crate) fn end(&mut self) -> Result<bool> {
+        let mut any = self.far.take().is_some();
+        for part in &mut self.parts {
+            any |= part.end()?;
         }
-        self.daemon.is_some() || far || parts
+        if let Some(daemon) = &mut self.daemon {
+            any = true;
+            if daemon.stop() {
+                return Err(LabError::Failed("it had to be killed, as it did not end".into()));
+            }
+        }
+        Ok(any)
     }
 
     /// Its processes on this machine.

@@ -20,12 +20,12 @@ use fordway_tester::{Counts, Enumeration, Pace, Side};
 
 use super::deploy::Live;
 use super::{FEW_SESSIONS, Guard, Runner};
-use crate::backend::must;
+use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 use crate::host::now;
 use crate::load::tester::Generator;
 use crate::mechanism::{Context, Forget, Mechanism, Room};
-use crate::process::interrupted;
+use crate::process::{Output, interrupted};
 use crate::topology::{Network, Shape, widest_mtu};
 use crate::trials::Values;
 use crate::trials::benchmark::{
@@ -40,6 +40,8 @@ const SEED: u64 = 9693;
 const MOST: u64 = 16;
 /// Seconds for which sessions of UDP live, less what is between two phases.
 const UDP_LIFETIME_S: f64 = 290.0;
+/// How long a command may take to delete all sessions.
+const DELETED: Duration = Duration::from_secs(30);
 /// µs in a ms.
 const US: f64 = 1e3;
 
@@ -51,6 +53,8 @@ struct Renewed<'a> {
     mechanism: Box<dyn Mechanism>,
     room: Room,
     sender: Sender,
+    /// Octets of the largest frame.
+    largest: u16,
     /// The deployment, with the tester at its ends; the tester goes first.
     now: Option<(Generator, Live)>,
     /// Seconds that a connection has to live without traffic.
@@ -81,11 +85,7 @@ impl Renewed<'_> {
             let argv = ["sysctl", "-qw", &timeouts[0], &timeouts[1]];
             must(&self.runner.backend, place, &argv)?;
         }
-        let profile = self.runner.profile();
-        let sender = self.sender;
-        let sizes = profile.frame_sizes.iter().chain(&profile.disturbed_sizes);
-        let largest = sizes.max().copied().unwrap_or(SMALLEST);
-        let largest = u16::try_from(largest).map_err(|error| LabError::Usage(error.to_string()))?;
+        let (largest, sender) = (self.largest, self.sender);
         let generator = Generator::open(&self.runner.backend, &live.network, largest, sender)?;
         Ok(self.now.insert((generator, live)))
     }
@@ -97,7 +97,7 @@ impl Renewed<'_> {
         }
     }
 
-    /// Whether its sessions live as long as they are told to: where connection tracking holds them. The box is no matter.
+    /// Whether its sessions live as long as they are told to: where connection tracking holds them, in any box.
     fn is_told(&self) -> Result<bool> {
         let shape = Shape::of(self.arm, true);
         let network = Network::described("", shape, Some(self.arm))?;
@@ -222,16 +222,17 @@ impl StatefulTester for Renewed<'_> {
             logs: &self.runner.raw,
             room: self.room,
         };
+        let run = |place: &Place, argv: &[String]| {
+            let running = self.runner.backend.run(Some(place), argv, Output::Keep)?;
+            running.wait_closely(DELETED)?.ok()
+        };
         let begun = Instant::now();
         match self.mechanism.forget(context) {
-            Forget::By(place, argv) => {
-                let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-                must(&self.runner.backend, place, &argv)?;
-            }
+            Forget::By(place, argv) => drop(run(place, &argv)?),
             Forget::AtItsEnd(tracked) => {
-                let had_one = live.deployed.end();
+                let had_one = live.deployed.end()?;
                 if let Some(place) = tracked {
-                    must(&self.runner.backend, place, &["conntrack", "-F"])?;
+                    run(place, &["conntrack", "-F"].map(str::to_owned))?;
                 } else if !had_one {
                     return Err(LabError::Usage("it has no process that could end".into()));
                 }
@@ -291,6 +292,7 @@ impl Runner {
             mechanism,
             room: Room::of(room),
             sender,
+            largest: octets.max(profile.stateful.size),
             now: None,
             timeout_s: 0.0,
             tuples: connections(Some(arm.kind))

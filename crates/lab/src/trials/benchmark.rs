@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fordway_data::spec::Kind;
+use fordway_data::spec::{Kind, Sender};
 use fordway_data::trial::Trial as Taken;
 use fordway_procedures::error::Ended;
 use fordway_procedures::frame::{ETHERNET, Frame, LEAST_V6, Technology};
@@ -55,8 +55,8 @@ pub(super) struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     /// Puts it there, for frames of up to so many octets.
-    pub(super) fn open(at: &'a Measured<'a>, largest: u16) -> Result<Self> {
-        let generator = Generator::open(at.backend, at.network, largest, at.profile.sender)?;
+    pub(super) fn open(at: &'a Measured<'a>, largest: u16, sender: Sender) -> Result<Self> {
+        let generator = Generator::open(at.backend, at.network, largest, sender)?;
         let (tuples, remarks) = (connections(at.kind), Vec::new());
         let passed = [[0; 2]; 2];
         Ok(Self { at, generator, tuples, filled: None, seed: 1, remarks, passed })
@@ -81,8 +81,8 @@ impl<'a> Bench<'a> {
         Trial { seed: self.seed, networks, ..blank }
     }
 
-    /// Opens the connections of a stateful mechanism between so many networks (RFC 9693 section 4.2), unless they are open. Those whose
-    /// frame was lost are opened again, slower.
+    /// Opens the connections of a stateful mechanism between so many networks (RFC 9693 section 4.2), unless they are open. If
+    /// some frames were lost, all are sent again at a lower rate; what was noted before counts.
     fn fill(&mut self, frame: &Frame, networks: u16) -> Result<()> {
         let Some(tuples) = self.tuples.filter(|_| self.filled != Some(networks)) else {
             return Ok(());
@@ -232,7 +232,7 @@ impl Ceiling {
 /// Finds the ceiling for frames of a size: what a burst of both ends leaves at, or less where frames are lost at that rate.
 pub(crate) fn highest(at: &Measured<'_>, size: u64) -> Result<Ceiling> {
     let octets = u16::try_from(size).map_err(|error| LabError::Usage(error.to_string()))?;
-    let mut bench = Bench::open(at, octets)?;
+    let mut bench = Bench::open(at, octets, at.profile.sender)?;
     let traffic = fitting(at.kind, octets, at.network.widest_mtu())?;
     let blank = bench.blank(&traffic.frame, 1);
     let burst = Pace::Burst(BURST);
@@ -258,7 +258,7 @@ pub(crate) fn connections(kind: Option<Kind>) -> Option<Enumeration> {
     is_stateful.then_some(Enumeration { flows: CONNECTIONS, source_ports, target_ports })
 }
 
-/// A few more connections, as many between each of these pairs of networks. Their number tells the tester that it is another table.
+/// A few more connections, as many between each of these pairs of networks.
 fn spread(tuples: Enumeration, networks: u16) -> Enumeration {
     if networks <= 1 {
         return tuples;

@@ -1,12 +1,14 @@
 //! The benchmarks of RFC 8219 section 7 and section 10 on a deployment, which is one repetition of each.
 
-use fordway_data::spec::{Axis, Metric, Point, Way};
+use fordway_data::spec::{Axis, Metric, Point, Sender, Way};
 use fordway_data::trial::Trial;
+use fordway_procedures::Ended;
 use fordway_procedures::back_to_back::back_to_back;
 use fordway_procedures::latency::{Definition, latency};
 use fordway_procedures::mlrsearch::mlrsearch;
 use fordway_procedures::overload::{self, Dimension, Score};
 use fordway_procedures::recovery::recovery;
+use fordway_procedures::session::Session;
 use fordway_procedures::suite::control;
 use fordway_procedures::summary::Repeated;
 use fordway_procedures::tester::{Load, Record};
@@ -47,16 +49,17 @@ fn setup(at: &Measured<'_>, point: Option<&Point>, trial: &mut Trial) -> Result<
 fn measured<R>(
     at: &Measured<'_>,
     setup: &Setup,
+    sender: Sender,
     load: &str,
     point: Option<&Point>,
     trial: &mut Trial,
-    work: impl FnOnce(&mut Bench<'_>) -> Result<R>,
+    work: impl FnOnce(&mut Session<'_, Bench<'_>>) -> std::result::Result<R, Ended<LabError>>,
 ) -> Result<R> {
-    let mut bench = Bench::open(at, setup.traffic.frame.initiator)?;
+    let mut bench = Bench::open(at, setup.traffic.frame.initiator, sender)?;
     trial.started = now();
     trial.argv = bench.generator.argv().to_vec();
     let before = Before::read(at)?;
-    let done = work(&mut bench);
+    let done = with(&mut bench, at.rfc.waits, work);
     before.finish(at, trial)?;
     let name = point.map_or_else(String::new, |point| format!("-{}", point.file_name()));
     at.keep(&format!("{load}{name}.jsonl"), &bench.generator.said)?;
@@ -97,57 +100,53 @@ pub(super) fn forwarding(
     let profile = at.rfc;
     let wanted = |metric| at.metrics.contains(&metric);
     trial.cap = Some(setup.maximum.rate / 1e3);
-    measured(at, &setup, "forwarding", point, trial, |bench| {
-        with(bench, profile.waits, |session| {
-            let found = throughput(session, &setup, &profile.throughput)?;
-            let rate = found.rate.median;
-            values.insert(Metric::Throughput, Ok(rate / 1e3));
-            if wanted(Metric::ThroughputLossy) {
-                let control = control(profile, &setup);
-                let found = mlrsearch(session, &setup, &profile.goals, &control)?;
-                let goal = found.result.goals.get(LOSSY);
-                let value = goal.and_then(|goal| goal.conditional_throughput);
-                let why = "no rate loses as little as half a per cent of the frames";
-                values.insert(Metric::ThroughputLossy, or(value.map(|rate| rate / 1e3), why));
-            }
-            if rate <= 0.0 {
-                return Ok(());
-            }
-            let setup = &setup.traffic;
-            use Metric::*;
-            if wanted(TypicalLatencyUp) || wanted(WorstLatencyUp) {
-                let (up, down) =
-                    ([TypicalLatencyUp, WorstLatencyUp], [TypicalLatencyDown, WorstLatencyDown]);
-                let definition = Definition::StoreAndForward;
-                match latency(session, setup, rate, definition, &profile.latency) {
-                    Ok(found) => {
-                        for one in found.directions {
-                            let metrics =
-                                if one.direction == Direction::Forward { up } else { down };
-                            put(values, &metrics, &[&one.typical_ms, &one.worst_case_ms]);
-                        }
+    measured(at, &setup, at.profile.sender, "forwarding", point, trial, |session| {
+        let found = throughput(session, &setup, &profile.throughput)?;
+        let rate = found.rate.median;
+        values.insert(Metric::Throughput, Ok(rate / 1e3));
+        if wanted(Metric::ThroughputLossy) {
+            let control = control(profile, &setup);
+            let found = mlrsearch(session, &setup, &profile.goals, &control)?;
+            let goal = found.result.goals.get(LOSSY);
+            let value = goal.and_then(|goal| goal.conditional_throughput);
+            let why = "no rate loses as little as half a per cent of the frames";
+            values.insert(Metric::ThroughputLossy, or(value.map(|rate| rate / 1e3), why));
+        }
+        if rate <= 0.0 {
+            return Ok(());
+        }
+        let setup = &setup.traffic;
+        use Metric::*;
+        if wanted(TypicalLatencyUp) || wanted(WorstLatencyUp) {
+            let (up, down) =
+                ([TypicalLatencyUp, WorstLatencyUp], [TypicalLatencyDown, WorstLatencyDown]);
+            let definition = Definition::StoreAndForward;
+            match latency(session, setup, rate, definition, &profile.latency) {
+                Ok(found) => {
+                    for one in found.directions {
+                        let metrics = if one.direction == Direction::Forward { up } else { down };
+                        put(values, &metrics, &[&one.typical_ms, &one.worst_case_ms]);
                     }
-                    Err(why) => lacks(values, &[up, down].concat(), &lack(why)?),
                 }
+                Err(why) => lacks(values, &[up, down].concat(), &lack(why)?),
             }
-            if wanted(PdvUp) || wanted(IpdvMaxUp) {
-                let up = [PdvUp, IpdvMinUp, IpdvMedianUp, IpdvMaxUp];
-                let down = [PdvDown, IpdvMinDown, IpdvMedianDown, IpdvMaxDown];
-                match variation(session, setup, rate, &profile.variation) {
-                    Ok(found) => {
-                        for one in found.directions {
-                            let metrics =
-                                if one.direction == Direction::Forward { up } else { down };
-                            let ipdv = &one.ipdv_ms;
-                            let all = [&one.pdv_ms, &ipdv.min, &ipdv.median, &ipdv.max];
-                            put(values, &metrics, &all);
-                        }
+        }
+        if wanted(PdvUp) || wanted(IpdvMaxUp) {
+            let up = [PdvUp, IpdvMinUp, IpdvMedianUp, IpdvMaxUp];
+            let down = [PdvDown, IpdvMinDown, IpdvMedianDown, IpdvMaxDown];
+            match variation(session, setup, rate, &profile.variation) {
+                Ok(found) => {
+                    for one in found.directions {
+                        let metrics = if one.direction == Direction::Forward { up } else { down };
+                        let ipdv = &one.ipdv_ms;
+                        let all = [&one.pdv_ms, &ipdv.min, &ipdv.median, &ipdv.max];
+                        put(values, &metrics, &all);
                     }
-                    Err(why) => lacks(values, &[up, down].concat(), &lack(why)?),
                 }
+                Err(why) => lacks(values, &[up, down].concat(), &lack(why)?),
             }
-            Ok(())
-        })
+        }
+        Ok(())
     })
 }
 
@@ -161,38 +160,36 @@ pub(super) fn disturbance(
     let setup = setup(at, point, trial)?;
     let profile = at.rfc;
     let wanted = |metric| at.metrics.contains(&metric);
-    measured(at, &setup, "disturbance", point, trial, |bench| {
-        with(bench, profile.waits, |session| {
-            let rate = throughput(session, &setup, &profile.throughput)?.rate.median;
-            use Metric::*;
-            if wanted(BackToBack) || wanted(BufferTime) {
-                let found = back_to_back(session, &setup, rate, &profile.back_to_back);
-                match found.map_err(lack) {
-                    Ok(Some(found)) => {
-                        values.insert(BackToBack, Ok(found.frames.average));
-                        values.insert(BufferTime, Ok(1e3 * found.corrected_buffer_s));
-                    }
-                    // RFC 9004 section 6.1.
-                    Ok(None) => {
-                        let why = "the throughput is the highest rate: no burst fills a buffer";
-                        lacks(values, &[BackToBack, BufferTime], &Lack::Unmeasured(why.into()));
-                    }
-                    Err(why) => lacks(values, &[BackToBack, BufferTime], &why?),
+    measured(at, &setup, at.profile.sender, "disturbance", point, trial, |session| {
+        let rate = throughput(session, &setup, &profile.throughput)?.rate.median;
+        use Metric::*;
+        if wanted(BackToBack) || wanted(BufferTime) {
+            let found = back_to_back(session, &setup, rate, &profile.back_to_back);
+            match found.map_err(lack) {
+                Ok(Some(found)) => {
+                    values.insert(BackToBack, Ok(found.frames.average));
+                    values.insert(BufferTime, Ok(1e3 * found.corrected_buffer_s));
                 }
-            }
-            if wanted(Recovery) && rate > 0.0 {
-                match recovery(session, &setup, rate, &profile.recovery).map_err(lack) {
-                    Ok(found) => {
-                        let value = 1e3 * found.seconds.average;
-                        let value = (found.not_recovered == 0).then_some(value);
-                        let why = "frames were lost to the end of the time after the overload";
-                        values.insert(Recovery, or(value, why));
-                    }
-                    Err(why) => lacks(values, &[Recovery], &why?),
+                // RFC 9004 section 6.1.
+                Ok(None) => {
+                    let why = "the throughput is the highest rate: no burst fills a buffer";
+                    lacks(values, &[BackToBack, BufferTime], &Lack::Unmeasured(why.into()));
                 }
+                Err(why) => lacks(values, &[BackToBack, BufferTime], &why?),
             }
-            Ok(())
-        })
+        }
+        if wanted(Recovery) && rate > 0.0 {
+            match recovery(session, &setup, rate, &profile.recovery).map_err(lack) {
+                Ok(found) => {
+                    let value = 1e3 * found.seconds.average;
+                    let value = (found.not_recovered == 0).then_some(value);
+                    let why = "frames were lost to the end of the time after the overload";
+                    values.insert(Recovery, or(value, why));
+                }
+                Err(why) => lacks(values, &[Recovery], &why?),
+            }
+        }
+        Ok(())
     })
 }
 
@@ -208,13 +205,11 @@ pub(super) fn frame_loss(
     let rate = setup.maximum.rate * share as f64 / 100.0;
     trial.offered = Some(rate);
     let seconds = at.rfc.frame_loss_rate.seconds;
-    let (loss, short) = measured(at, &setup, "loss", point, trial, |bench| {
-        with(bench, at.rfc.waits, |session| {
-            let load = Load::Constant { rate, seconds };
-            let order = session.order(&setup.traffic, load, Record::Counts);
-            let found = session.run(&order)?;
-            Ok((found.loss_ratio(), found.is_short()))
-        })
+    let (loss, short) = measured(at, &setup, at.profile.sender, "loss", point, trial, |session| {
+        let load = Load::Constant { rate, seconds };
+        let order = session.order(&setup.traffic, load, Record::Counts);
+        let found = session.run(&order)?;
+        Ok((found.loss_ratio(), found.is_short()))
     })?;
     if short {
         trial.flags.push(
@@ -245,19 +240,19 @@ pub(super) fn overload(
     let setup = setup(at, None, trial)?;
     let flows = point.and_then(|point| point.at(Axis::Pairs)).unwrap_or(1) as u32;
     let profile = at.rfc;
-    let found = measured(at, &setup, label, point, trial, |bench| {
-        with(bench, profile.waits, |session| {
-            let start = match incremental {
-                true => Start::Incremental(at.profile.flow_start_s),
-                false => Start::Simultaneous,
-            };
-            let one = Traffic { flows: Flows::ONE, ..setup.traffic };
-            overload::overload(session, &one, flows, start, |session, traffic| {
-                let setup = Setup { traffic: *traffic, ..setup };
-                let found = throughput(session, &setup, &profile.throughput)?;
-                let (dimension, value) = (Dimension::Throughput, found.rate.median);
-                Ok(vec![Score { dimension, value }])
-            })
+    // The program can't send what starts bit by bit, and both numbers are to come from one sender.
+    let sender = if incremental { Sender::Socket } else { at.profile.sender };
+    let found = measured(at, &setup, sender, label, point, trial, |session| {
+        let start = match incremental {
+            true => Start::Incremental(at.profile.flow_start_s),
+            false => Start::Simultaneous,
+        };
+        let one = Traffic { flows: Flows::ONE, ..setup.traffic };
+        overload::overload(session, &one, flows, start, |session, traffic| {
+            let setup = Setup { traffic: *traffic, ..setup };
+            let found = throughput(session, &setup, &profile.throughput)?;
+            let (dimension, value) = (Dimension::Throughput, found.rate.median);
+            Ok(vec![Score { dimension, value }])
         })
     })?;
     // With intermediary points, all flows come last.

@@ -82,6 +82,9 @@ fn rfc8219_measures_what_is_forwarded_and_translated() {
     let flows = |order: &Value| (order["networks"].as_u64(), order["start_s"].as_f64());
     assert!(trials.iter().any(|(order, _)| flows(order) == (Some(2), Some(0.01))));
     assert!(trials.iter().any(|(order, _)| flows(order) == (Some(1), Some(0.0))));
+    // What is compared was sent by the same.
+    let by_sockets = serde_json::json!(["sockets", "sockets"]);
+    assert!(trials.iter().all(|(_, outcome)| outcome["sending"] == by_sockets));
     let through = explained(&run, "siit-fordway-interface", "rfc8219_throughput");
     let sizes: Vec<&Value> = through.iter().map(|trial| &trial["point"]["octets"]).collect();
     assert!(sizes.len() == 2 && sizes.contains(&&64.into()) && sizes.contains(&&512.into()));
@@ -157,7 +160,7 @@ up = [
   ["nft", "-f", "{dir}/hide.nft"],
 ]
 run = ["tayga", "-n", "-c", "{dir}/tayga.conf"]
-forget = ["sh", "-c", "conntrack -F && echo {name} >> {dir}/forgotten"]
+forget = ["sh", "-c", "conntrack -F && echo {name} >> {mark}"]
 
 [mechanism.command.config]
 "tayga.conf" = """
@@ -278,7 +281,9 @@ fn tables_are_emptied_by_each_mechanism_s_own_means() {
     let metrics = ["rfc9693_establishment_rate", "rfc9693_tear_down_rate"];
     let sizes = "length_share = 0.1\ntable_connections = [1000]\nsafe_connections = 1000\n";
     let experiment = small("rfc9693", &arms, &metrics, sizes);
-    let run = bench.run("run", &(experiment + BY_COMMANDS), &[]);
+    let mark = bench.shown("forgotten");
+    let commands = BY_COMMANDS.replace("{mark}", &mark);
+    let run = bench.run("run", &(experiment + &commands), &[]);
     bench.assert_clean(&["run"]);
     for arm in arms.into_iter().chain(["464xlat-mine"]) {
         let torn = explained(&run, arm, "rfc9693_tear_down_rate");
@@ -293,6 +298,9 @@ fn tables_are_emptied_by_each_mechanism_s_own_means() {
             order["tuples"]["enumerated"]["flows"] == 1000 && outcome["noted"] == 1000
         };
         assert!(trials.iter().any(noted), "{arm}: {trials:?}");
+        // Its own command was run where a table was torn down.
+        let was_torn = torn[0]["value"].as_f64().is_some();
+        assert!(arm != "464xlat-mine" || !was_torn || std::fs::exists(&mark).unwrap_or(false));
     }
 }
 

@@ -40,7 +40,8 @@ impl Tuples {
     /// it. `None` if ports do not suffice.
     pub fn at_least(connections: u64) -> Option<Self> {
         let fewest = connections.div_ceil(u64::from(Self::WIDE)).max(1);
-        let exact = (fewest..=4 * fewest).find(|ports| connections.is_multiple_of(*ports));
+        let most = u64::from(ports(DESTINATION_PORTS)).min(4 * fewest.min(u64::from(u16::MAX)));
+        let exact = (fewest..=most).find(|ports| connections.is_multiple_of(*ports));
         let destination_ports = exact.unwrap_or(fewest);
         let source_ports = connections.div_ceil(destination_ports).max(1);
         let tuples = Self {

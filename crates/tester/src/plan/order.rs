@@ -90,10 +90,14 @@ impl Plan {
         let mut templates = Vec::new();
         let mut numbers = HashMap::<[IpAddr; 2], u64>::new();
         let mut tuples = Vec::with_capacity(noted.len());
+        // Nearly all have the addresses of the one before.
+        let mut last = None;
         for to in noted {
             let Tuple { source, source_port, target, target_port } = to.reversed();
-            let number = match numbers.get(&[source, target]) {
-                Some(number) => *number,
+            let known =
+                last.filter(|(pair, _)| *pair == [source, target]).map(|(_, number)| number);
+            let number = match known.or_else(|| numbers.get(&[source, target]).copied()) {
+                Some(number) => number,
                 None => {
                     templates.push(Template::new(self.macs, [source, target], self.payload)?);
                     let number = numbers.len() as u64;
@@ -101,6 +105,7 @@ impl Plan {
                     number
                 }
             };
+            last = Some(([source, target], number));
             tuples.push(tuple(number, [source_port, target_port]));
         }
         Ok((templates, tuples))
