@@ -10,6 +10,7 @@ use crate::findings::{self, Findings};
 
 mod check;
 mod command;
+mod device;
 mod document;
 mod exclude;
 pub(crate) mod goals;
@@ -27,6 +28,7 @@ pub(crate) mod published;
 mod schema;
 
 pub use command::{Commands, End, filled, fixed};
+pub use device::{Device, DeviceCounters};
 pub use exclude::{Exclusion, Quantity, rules};
 pub use goals::{Goal, Measure, Want};
 pub use group::{By, Exchange, Fetch, Group, Load, Mixed, Transact, Transport, Way};
@@ -222,6 +224,9 @@ pub struct MechanismSpec {
     /// Command lines, for implementation `command`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Commands>,
+    /// Another machine, for implementation `device`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<Device>,
 }
 
 /// The choices of one run, written beside the experiment.

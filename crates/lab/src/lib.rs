@@ -14,6 +14,7 @@
 //! | `environment` | what a run's numbers depend on |
 //! | `runner`, `trials`, `state` | the run, what it measures, its clean-up |
 //! | `monitor` | recordings of a gateway at work |
+//! | `snmp` | questions to an SNMP agent |
 //! | `watch` | how far a run is, by its folder |
 //! | `process`, `progress`, `pdf` | programs, the remaining time, pages as PDF |
 
@@ -45,6 +46,7 @@ mod probe;
 mod process;
 mod progress;
 mod runner;
+mod snmp;
 mod state;
 mod topology;
 mod trials;

@@ -190,6 +190,16 @@ pub(crate) fn run_str(argv: &[&str]) -> Result<Finished> {
     start(&argv, Output::Keep)?.wait_out(Duration::from_secs(10))
 }
 
+/// How long one of the commands of [`run_all`] may take.
+pub(crate) const COMMAND_LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs commands on this machine, one after the other, until one fails.
+pub(crate) fn run_all(commands: &[Vec<String>]) -> Result<()> {
+    commands
+        .iter()
+        .try_for_each(|argv| start(argv, Output::Keep)?.wait_closely(COMMAND_LIMIT)?.ok().map(drop))
+}
+
 fn read_all(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -4,8 +4,8 @@
 //! one hop     client ───────── host ───────── iperf
 //! two hops    app ── client ── host ───────── iperf
 //! no hop      client ──────────────────────── iperf      (calibration)
-//!
 //! two ends    app ── client ══ host ───────── iperf      (464XLAT, softwire with two hops)
+//! elsewhere   client ══ another machine ═════ iperf
 //! ```
 //!
 //! A stateless gateway stands in the `host` box, between an IPv4 client and the IPv6 server; a stateful
@@ -18,6 +18,7 @@
 //! owns 64:ff9b::192.0.0.171, so that a stateless translator alone reaches an "IPv4-only" target.
 
 mod boxes;
+mod cables;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,6 +29,7 @@ use crate::backend::{Backend, Keeper, Place, must};
 use crate::error::{LabError, Result};
 use crate::process::Output;
 use boxes::{Flow, addresses, server_addresses};
+pub(crate) use cables::{Cables, needs};
 
 /// What is asked of the builder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub(crate) struct Shape {
     pub(crate) by_xdp: bool,
     /// Whether the veth devices keep their offloads.
     pub(crate) offloads: bool,
+    /// Whether another machine stands in the place of the `host` box.
+    pub(crate) elsewhere: bool,
 }
 
 impl Shape {
@@ -68,6 +72,7 @@ impl Shape {
             lan_v4: mechanism.kind.has_hosts_behind() && mechanism.hops == 2,
             by_xdp: mechanism.attach.as_deref() == Some("xdp"),
             offloads,
+            elsewhere: mechanism.device.is_some(),
         }
     }
 
@@ -83,6 +88,7 @@ impl Shape {
             lan_v4: false,
             by_xdp: false,
             offloads,
+            elsewhere: false,
         }
     }
 }
@@ -112,6 +118,8 @@ pub(crate) struct Network {
     pub(crate) pref64: &'static str,
     /// What the mechanism on it is for; native, where there is none.
     pub(crate) kind: Kind,
+    /// The way through another machine, where there is one.
+    pub(crate) cables: Option<Cables>,
     /// Who removes its namespaces; `None`: they are somebody else's.
     keeper: Option<Keeper>,
 }
@@ -158,6 +166,11 @@ impl Network {
     pub(crate) fn published(&self) -> IpAddr {
         let own = self.target.is_ipv4() || self.kind == Kind::ReverseProxy;
         if own { self.target } else { self.server_address }
+    }
+
+    /// Mbit/s of the slower cable to another machine.
+    pub(crate) fn speed(&self) -> Option<u32> {
+        self.cables.as_ref().and_then(|cables| cables.speed)
     }
 
     /// Whether a mechanism with two ends serves hosts on a link of their own, not the box of its near end.
@@ -208,7 +221,7 @@ impl Network {
         Ok(Self {
             app: if shape.hops == 2 { place("app") } else { client.clone() },
             client,
-            host: (shape.hops > 0).then(|| place("host")),
+            host: (shape.hops > 0 && !shape.elsewhere).then(|| place("host")),
             server: place("iperf"),
             target: address(flow.target)?,
             server_address: address(flow.server)?,
@@ -223,6 +236,7 @@ impl Network {
                 .into_iter()
                 .map(address)
                 .collect::<Result<_>>()?,
+            cables: None,
             keeper: None,
         })
     }
@@ -244,8 +258,13 @@ impl Network {
             argv.extend(SYSCTLS);
             must(backend, place, &argv)?;
         }
-        for (place, lines) in network.links(backend) {
-            batch(backend, place, &format!("{}-links", place.0), true, &lines)?;
+        if let Some(device) = mechanism.and_then(|mechanism| mechanism.device.as_ref()) {
+            let ends = [&network.client, &network.server];
+            network.cables = Some(Cables::lay(backend, prefix, device, ends)?);
+        } else {
+            for (place, lines) in network.links(backend) {
+                batch(backend, place, &format!("{}-links", place.0), true, &lines)?;
+            }
         }
         for (role, place) in network.places() {
             batch(backend, place, &place.0, false, &addresses(role, shape))?;
@@ -303,6 +322,10 @@ impl Network {
     /// Turns receive offload on at every device: only so a veth takes frames from XDP programs, and
     /// only so it hands them on in batches, as a network card does.
     pub(crate) fn receive_offload_on(&self, backend: &dyn Backend) -> Result<()> {
+        // Real devices have what they have.
+        if self.cables.is_some() {
+            return Ok(());
+        }
         for (role, place) in self.places() {
             for device in devices(role, self.host.is_some(), self.app != self.client) {
                 feature(backend, place, device, ["gro", "on"])?;
@@ -342,6 +365,8 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
+        // What was taken goes back before the namespaces go.
+        self.cables = None;
         let Some(keeper) = &self.keeper else { return };
         for (_, place) in self.places() {
             keeper.remove(place);

@@ -1,5 +1,6 @@
 //! What an experiment file says must fit together: names that name something, arms that can be.
 
+mod device;
 mod own;
 
 use std::collections::BTreeMap;
@@ -226,6 +227,7 @@ fn contradictions(check: &mut Check<'_>, at: &str, arm: &MechanismSpec, all: &[M
     // What an arm is measured by it names itself, or the experiment does for all.
     let named = !arm.metrics.is_empty();
     let metrics = if named { &arm.metrics } else { all };
+    device::device(check, at, arm, metrics);
     for (number, metric) in metrics.iter().enumerate() {
         let Some(load) = metric.load() else { continue };
         let message = if load == Load::Duplex && !arm.kind.opens_back() {

@@ -4,8 +4,8 @@ use super::Kind;
 
 /// Names of implementations in an experiment file.
 pub const IMPLEMENTATIONS: &[&str] = &[
-    "apache", "bind", "command", "fordway", "jool", "native", "nftables", "nginx", "squid",
-    "tayga", "tundra", "unbound",
+    "apache", "bind", "command", "device", "fordway", "jool", "native", "nftables", "nginx",
+    "squid", "tayga", "tundra", "unbound",
 ];
 
 /// Names of those that can be an arm's name server.
@@ -13,13 +13,16 @@ pub const RESOLVERS: &[&str] = &["bind", "fordway", "unbound"];
 
 /// What an implementation can be; `None` when there is none of this name.
 pub fn kinds(implementation: &str) -> Option<Vec<Kind>> {
-    use Kind::{Clat, Dns64, Dstm, Nat44, Nat64, Native, Proxy, ReverseProxy, Siit, Xlat464};
+    use Kind::{
+        Clat, Dns64, Dstm, Nat44, Nat64, NatPt, Native, Proxy, ReverseProxy, Siit, Xlat464,
+    };
     // A lease is measured by the client's own protocol.
     let by_command = |kind: &Kind| !matches!(kind, Native | Dstm);
     Some(match implementation {
         "fordway" => Kind::ALL.into_iter().filter(|kind| *kind != Native).collect(),
         "command" => Kind::ALL.into_iter().filter(by_command).collect(),
         "native" => vec![Native],
+        "device" => vec![Native, Siit, Nat64, NatPt, Nat44],
         "nftables" => vec![Nat44],
         "tayga" => vec![Clat, Nat64, Siit, Xlat464],
         "tundra" => vec![Clat],

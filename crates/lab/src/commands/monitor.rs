@@ -14,11 +14,12 @@ use crate::mechanism::locate_fordway;
 use crate::monitor::compare::{compare, warnings};
 use crate::monitor::echo::Echo;
 use crate::monitor::folder::{Recording, Spec, Writer};
-use crate::monitor::snmp::{Access, Snmp};
+use crate::monitor::snmp::Snmp;
 use crate::monitor::stage::{EXPERIMENT, Stage, raw};
 use crate::monitor::system::System;
 use crate::monitor::{Source, page, record};
 use crate::process::{catch_signals, find_program};
+use crate::snmp::Access;
 use crate::state;
 
 /// Records, reports or compares.
@@ -115,7 +116,7 @@ fn watch(args: &MonitorArgs, out: &Path) -> Result<Watch> {
     } else if let Some(agent) = &args.snmp {
         let snmp = Snmp::connect(agent, &access(args)?, args.interface.as_deref())?;
         absent.clone_from(&snmp.absent);
-        watched = format!("{agent} by SNMP ({})", snmp.description.trim());
+        watched = format!("{agent} by SNMP ({})", snmp.agent.description.trim());
         sources.push(Box::new(snmp));
     } else {
         let via: Vec<String> =

@@ -15,6 +15,7 @@ use crate::hosts::Pair;
 use crate::hosts::orders::Surveyed;
 use crate::mechanism::locate_fordway;
 use crate::runner::surveyed;
+use crate::topology::needs;
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -57,12 +58,24 @@ pub(super) fn plan(args: &PlanArgs) -> Result<u8> {
         anstream::println!("  pin       {}", pin_words(pin));
     }
     print_skipped(&run);
+    print_needs(&experiment, &run);
     anstream::println!("  trials    {}", plan.trials);
     anstream::println!("  time      about {}", in_words(plan.seconds));
     for note in notes {
         anstream::println!("  note      {note}");
     }
     Ok(EXIT_DONE)
+}
+
+/// Says what another machine has to be, as a device under test.
+fn print_needs(experiment: &Experiment, run: &RunSpec) {
+    // Also of one that is skipped as it has no carrier yet.
+    let named = |name: &String| run.mechanisms.contains(name) || run.skipped.contains_key(name);
+    for arm in experiment.mechanisms.iter().filter(|arm| named(&arm.name)) {
+        let Some((lines, duty)) = needs(arm) else { continue };
+        anstream::println!("  device    {}: {duty}; on Linux:", arm.name);
+        lines.iter().for_each(|line| anstream::println!("    {line}"));
+    }
 }
 
 /// What a run binds, in words.
@@ -122,6 +135,16 @@ pub(super) fn choose(
     let mut experiment = Experiment::named(&args.name)?;
     for name in &args.only {
         experiment.mechanism(name)?;
+    }
+    let runs = |name: &String| args.only.is_empty() || args.only.contains(name);
+    if let Some(arm) =
+        experiment.mechanisms.iter().find(|arm| arm.device.is_some() && runs(&arm.name))
+        && (pair.is_some() || args.hosts.is_some())
+    {
+        return Err(LabError::Usage(format!(
+            "{} is another machine, whose Tester is on one machine: leave --hosts or the mechanism out",
+            arm.name
+        )));
     }
     if let Some(times) = args.aa {
         let one = match &args.only[..] {

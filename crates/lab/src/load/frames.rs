@@ -193,12 +193,13 @@ pub(super) fn mac(backend: &dyn Backend, place: &Place, device: &str) -> Result<
 
 fn parse_mac(text: &str) -> Option<[u8; 6]> {
     let json: serde_json::Value = serde_json::from_str(text).ok()?;
-    let octets: Vec<u8> = json[0]["address"]
-        .as_str()?
-        .split(':')
-        .map(|octet| u8::from_str_radix(octet, 16).ok())
-        .collect::<Option<_>>()?;
-    octets.try_into().ok()
+    link_address(json[0]["address"].as_str()?)
+}
+
+/// Octets of a link address.
+pub(super) fn link_address(text: &str) -> Option<[u8; 6]> {
+    let octets = text.split(':').map(|octet| u8::from_str_radix(octet, 16).ok());
+    octets.collect::<Option<Vec<u8>>>()?.try_into().ok()
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::frames::mac;
-use crate::backend::{Backend, must};
+use super::frames::{link_address, mac};
+use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 use crate::process::{Dialogue, own_program};
 use crate::topology::Network;
-use fordway_data::addresses::{FLOWS_V4, FLOWS_V6, SERVER_V6, SIIT_POOL6};
+use fordway_data::addresses::{FLOWS_V4, FLOWS_V6, HOST_EDGE_V4, HOST_V4, SERVER_V6, SIIT_POOL6};
 use fordway_data::spec::{Kind, Sender};
 use fordway_procedures::frame::LEAST_V6;
 use fordway_tester::{Addresses, End, Flow, Outcome, Pace, Pairs, Sending, Setup, Tester, Trial};
@@ -28,6 +28,8 @@ const WAITING: u32 = 1 << 14;
 const SLOWEST_BURST: f64 = 10_000.0;
 /// Bits behind those that count networks: IPv4 networks of length 24, IPv6 networks of length 64.
 const SHIFTS: [u8; 2] = [8, 64];
+/// Addresses of the box in the middle on its links.
+const NEXT_HOPS: [&str; 3] = ["fe80::1", HOST_EDGE_V4, HOST_V4];
 /// The same address in every network.
 pub(crate) const ONE: u8 = 128;
 
@@ -151,12 +153,16 @@ impl Generator {
         let hex = |octets: [u8; 6]| octets.map(|octet| format!("{octet:02x}")).concat();
         let link = |place, device| mac(backend, place, device).map(hex);
         let (own, far_own) = (link(&network.app, "uplink")?, link(&network.server, "uplink")?);
-        let (next, far_next) = match &network.host {
-            Some(host) if network.app == network.client => {
+        let (next, far_next) = match (&network.host, &network.cables) {
+            (Some(host), _) if network.app == network.client => {
                 (link(host, "to-client")?, link(host, "to-iperf")?)
             }
-            Some(host) => (link(&network.client, "to-app")?, link(host, "to-iperf")?),
-            None => (far_own.clone(), own.clone()),
+            (Some(host), _) => (link(&network.client, "to-app")?, link(host, "to-iperf")?),
+            (None, None) => (far_own.clone(), own.clone()),
+            (None, Some(_)) => {
+                let next = |place| next_hop(backend, place).map(hex);
+                (next(&network.client)?, next(&network.server)?)
+            }
         };
         let far = backend.namespace(&network.server).display().to_string();
         let (program, largest) = (own_program()?, largest.max(LEAST_V6).to_string());
@@ -223,10 +229,28 @@ fn seconds(trial: &Trial) -> f64 {
     starts + trial.settle_s + of(&trial.forward).max(of(&trial.reverse)) + trial.timeout_s
 }
 
+/// The link address of the other machine, which answered before.
+fn next_hop(backend: &dyn Backend, place: &Place) -> Result<[u8; 6]> {
+    let text = must(backend, place, &["ip", "-j", "neigh", "show", "dev", "uplink"])?.stdout;
+    let known: Vec<serde_json::Value> = serde_json::from_str(&text)
+        .map_err(|error| LabError::Parse { tool: "ip neigh", why: error.to_string() })?;
+    let hops = NEXT_HOPS.iter().filter_map(|hop| known.iter().find(|one| one["dst"] == **hop));
+    let link = hops.filter_map(|one| link_address(one["lladdr"].as_str()?)).next();
+    let missing = || {
+        LabError::Failed(format!(
+            "none of {} answers on the link of {}: the device under test needs these addresses",
+            NEXT_HOPS.join(", "),
+            place.0
+        ))
+    };
+    link.ok_or_else(missing)
+}
+
 /// Whether native IPv6 can pass beside what is translated.
 fn beside(network: &Network) -> bool {
     let translates = matches!(network.kind, Kind::Siit | Kind::Nat64 | Kind::NatPt);
-    network.host.is_some() && (translates || network.has_hosts_behind())
+    let through = network.host.is_some() || network.cables.is_some();
+    through && (translates || network.has_hosts_behind())
 }
 
 /// One address for all networks.

@@ -2,6 +2,7 @@
 
 mod bind;
 mod command;
+mod device;
 mod dns;
 mod fordway;
 mod jool;
@@ -161,7 +162,7 @@ impl Deployed {
         self.far.iter().map(|held| held.handle()).chain(parts).collect()
     }
 
-    /// Ends its processes; whether there was one. One that has to be killed has not ended.
+    /// Ends its processes, or takes down what has none here; whether there was any. One that has to be killed has not ended.
     pub(crate) fn end(&mut self) -> Result<bool> {
         let mut any = self.far.take().is_some();
         for part in &mut self.parts {
@@ -172,6 +173,9 @@ impl Deployed {
             if daemon.stop() {
                 return Err(LabError::Failed("it had to be killed, as it did not end".into()));
             }
+        } else if let Some(down) = self.down.take() {
+            any = true;
+            down.run()?;
         }
         Ok(any)
     }
@@ -329,6 +333,9 @@ pub(crate) fn of_arm(arm: &MechanismSpec, fordway: Option<&Path>) -> Result<Box<
     if let Some(commands) = &arm.command {
         return Ok(Box::new(command::Command { commands: commands.clone() }));
     }
+    if let Some(spec) = arm.device.clone() {
+        return Ok(Box::new(device::Device { spec, kind: arm.kind }));
+    }
     if arm.kind == Kind::Xlat464 {
         return Ok(Box::new(xlat464::Xlat464::new(&arm.implementation, fordway)?));
     }
@@ -400,8 +407,8 @@ mod tests {
     #[test]
     fn every_implementation_of_an_experiment_file_is_a_mechanism_and_has_kinds() {
         for name in IMPLEMENTATIONS {
-            // Command lines make a mechanism of the arm's own.
-            assert!(*name == "command" || of(name, None).is_ok(), "{name}");
+            // Command lines and other machines make a mechanism of the arm's own.
+            assert!(["command", "device"].contains(name) || of(name, None).is_ok(), "{name}");
             assert!(kinds(name).is_some_and(|kinds| !kinds.is_empty()), "{name}");
         }
         assert!(RESOLVERS.iter().all(|name| kinds(name).is_some_and(|k| k.contains(&Kind::Dns64))));

@@ -84,7 +84,11 @@ impl Runner {
             empty if empty.is_empty() => empty,
             said => format!("; it said: {said}"),
         };
-        Err(LabError::NotReady { mechanism: arm.name.clone(), why: format!("{why}{said}") })
+        let hint = match arm.device {
+            Some(_) => ": `fordway-lab plan` prints the addresses and routes that it needs",
+            None => "",
+        };
+        Err(LabError::NotReady { mechanism: arm.name.clone(), why: format!("{why}{said}{hint}") })
     }
 
     /// The network of an arm with nothing on it yet.

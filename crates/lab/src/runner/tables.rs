@@ -26,7 +26,7 @@ use crate::host::now;
 use crate::load::tester::Generator;
 use crate::mechanism::{Context, Forget, Mechanism, Room};
 use crate::process::{Output, interrupted};
-use crate::topology::{Network, Shape, widest_mtu};
+use crate::topology::{Cables, Network, Shape, widest_mtu};
 use crate::trials::Values;
 use crate::trials::benchmark::{
     Ceiling, blank, connections, ended, finish, fitting, lack, late, ordered, remark, wait,
@@ -143,6 +143,9 @@ impl Tester for Renewed<'_> {
                 let (runner, arm) = (&*self.runner, self.arm);
                 let outcome = generator.run_beside(&trial, || {
                     wait(lead)?;
+                    if live.deployed.daemon.is_none() {
+                        live.deployed.end()?;
+                    }
                     live.deployed = Default::default();
                     runner.start(&mut live, arm, runner_room)
                 });
@@ -275,7 +278,8 @@ impl Runner {
         let octets = u16::try_from(size).map_err(|error| LabError::Usage(error.to_string()))?;
         let widest = widest_mtu(arm.kind.has_hosts_behind() && arm.hops == 2);
         let traffic = fitting(Some(arm.kind), octets, widest)?;
-        let highest = Ceiling::of(&self.highest, size, trial)?;
+        let line = arm.device.as_ref().and_then(Cables::speed);
+        let highest = Ceiling::of(&self.highest, size, line, trial)?;
         trial.started = now();
         trial.exit_status = Some(0);
         let profile = self.rfc.clone();

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use fordway_data::files::write_file;
 
-use crate::error::Result;
-use crate::process::{self, run_str};
+use crate::error::{LabError, Result};
+use crate::process::{self, COMMAND_LIMIT, Output, start};
 
 /// What takes it down, kept beside its files until that is done.
 const DOWN: &str = "down.json";
@@ -23,6 +23,19 @@ impl Down {
         write_file(&folder.join(DOWN), &text)?;
         Ok(Self { folder: folder.to_path_buf() })
     }
+
+    /// Runs them now. The first that fails is told; the others are tried all the same when it is dropped.
+    pub(crate) fn run(self) -> Result<()> {
+        process::run_all(&noted(&self.folder))?;
+        let file = self.folder.join(DOWN);
+        std::fs::remove_file(&file).map_err(LabError::file(&file))
+    }
+}
+
+/// The commands that a mechanism left in its folder.
+fn noted(folder: &Path) -> Vec<Vec<String>> {
+    let bytes = std::fs::read(folder.join(DOWN)).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
 impl Drop for Down {
@@ -34,16 +47,13 @@ impl Drop for Down {
 /// Runs the commands that a mechanism left in its folder, and forgets them. What fails is said; the rest is
 /// tried all the same.
 pub(crate) fn take_down(folder: &Path) {
-    let file = folder.join(DOWN);
-    let Ok(bytes) = std::fs::read(&file) else { return };
-    let commands: Vec<Vec<String>> = serde_json::from_slice(&bytes).unwrap_or_default();
-    for argv in commands {
-        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        if let Err(error) = run_str(&argv).and_then(process::Finished::ok) {
+    for argv in noted(folder) {
+        let done = start(&argv, Output::Keep).and_then(|running| running.wait_out(COMMAND_LIMIT));
+        if let Err(error) = done.and_then(process::Finished::ok) {
             crate::note!("fordway-lab: taking a mechanism down: {error}");
         }
     }
-    let _ = std::fs::remove_file(file);
+    let _ = std::fs::remove_file(folder.join(DOWN));
 }
 
 #[cfg(test)]
@@ -60,6 +70,12 @@ mod tests {
         let down = Down::note(&commands, dir.path()).unwrap();
         take_down(dir.path());
         drop(down);
-        assert_eq!(std::fs::read_to_string(mark).unwrap(), "x\n");
+        assert_eq!(std::fs::read_to_string(&mark).unwrap(), "x\n");
+        // Where somebody has to know whether it went well.
+        let told = Down::note(&commands, dir.path()).unwrap().run();
+        assert!(told.is_err_and(|error| error.to_string().contains("false")));
+        assert_eq!(std::fs::read_to_string(&mark).unwrap(), "x\nx\n");
+        Down::note(&commands[1..], dir.path()).unwrap().run().unwrap();
+        assert_eq!(std::fs::read_to_string(&mark).unwrap(), "x\nx\nx\n");
     }
 }

@@ -201,7 +201,6 @@ mod tests {
                 let [native_v4, edge_v4, clat_link, far_v4, hidden, lan_v4] =
                     [1, 2, 3, 4, 5, 6].map(|n| n == on);
                 let native_v4 = native_v4 || hidden;
-                let (by_xdp, offloads) = (false, true);
                 let shape = Shape {
                     hops,
                     native_v4,
@@ -210,8 +209,7 @@ mod tests {
                     hidden,
                     clat_link,
                     lan_v4,
-                    by_xdp,
-                    offloads,
+                    ..Shape::calibration(Family::V6, true)
                 };
                 for role in ["app", "client", "host", "iperf"] {
                     for line in addresses(role, shape) {

@@ -215,8 +215,14 @@ pub(crate) struct Ceiling {
 }
 
 impl Ceiling {
-    /// Of frames of a size, as far as known. Where the tester loses frames by itself, the trial does not count.
-    pub(crate) fn of(known: &BTreeMap<u64, Self>, size: u64, trial: &mut Taken) -> Result<f64> {
+    /// Of frames of a size, or what a line of so many Mbit/s carries (RFC 8219 appendix A), if that is less. Where the tester
+    /// loses frames by itself, the trial does not count.
+    pub(crate) fn of(
+        known: &BTreeMap<u64, Self>,
+        size: u64,
+        line: Option<u32>,
+        trial: &mut Taken,
+    ) -> Result<f64> {
         let missing = || LabError::Usage(format!("no highest rate of frames of {size} octets"));
         let Self { rate, is_clean } = known.get(&size).copied().ok_or_else(missing)?;
         if !is_clean {
@@ -225,7 +231,9 @@ impl Ceiling {
                  that was tried, {rate:.0} frames/s each way: is the machine busy?"
             ));
         }
-        Ok(rate)
+        // Preamble and gap take 20 octets.
+        let carried = |mbit_s| f64::from(mbit_s) * 1e6 / (8.0 * (size as f64 + 20.0));
+        Ok(line.map_or(rate, |line| rate.min(carried(line))))
     }
 }
 

@@ -41,7 +41,10 @@ fn setup(at: &Measured<'_>, point: Option<&Point>, trial: &mut Trial) -> Result<
         networks: level(Axis::Networks, 1) as u16,
         ..fitting(at.kind, octets, at.network.widest_mtu())?
     };
-    let maximum = Maximum { rate: Ceiling::of(at.highest, size, trial)?, limit: Limit::Calibrated };
+    let maximum = Maximum {
+        rate: Ceiling::of(at.highest, size, at.network.speed(), trial)?,
+        limit: Limit::Calibrated,
+    };
     Ok(Setup { traffic, maximum })
 }
 

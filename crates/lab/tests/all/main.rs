@@ -3,6 +3,7 @@
 mod benchmarks;
 mod commands;
 mod common;
+mod device;
 mod experiments;
 mod flows;
 mod hosts;
