@@ -98,6 +98,7 @@ impl Setup {
                 slack: 0,
                 outage: OUTAGE * 1000,
                 grace: 2000,
+                turn: 1000,
                 handover: 10_000,
                 batch: 1000,
                 resend: 5000,

@@ -120,6 +120,8 @@ pub enum Step {
     End,
     /// Nothing has changed.
     Idle,
+    /// The receiver is the standby no longer: others have the records from now on. Of no number.
+    Release,
 }
 
 /// From one gateway to another.

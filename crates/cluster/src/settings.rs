@@ -43,8 +43,10 @@ pub struct Timing {
     pub slack: Nanos,
     /// How long promises can extend a lease beyond the last renewal.
     pub outage: Nanos,
-    /// How long those wait that don't have a shard's state, times their place.
+    /// How long those wait that don't have a shard's records, before they take it.
     pub grace: Nanos,
+    /// How long everybody waits before that for each living gateway that should rather take it.
+    pub turn: Nanos,
     /// How long a planned move waits for the standby, and for the store.
     pub handover: Nanos,
     /// How long a replicated record waits for others to be sent with.
@@ -61,7 +63,8 @@ impl Default for Timing {
             drift_ppm: 1000,
             slack: 10 * MS,
             outage: 900_000 * MS,
-            grace: 50 * MS,
+            grace: 500 * MS,
+            turn: 50 * MS,
             handover: 50 * MS,
             batch: 5 * MS,
             resend: 50 * MS,

@@ -1,9 +1,11 @@
 //! Shards: which part of `pool4` and which subscribers belong together.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fordway_xlat::nat64::Range;
 use fordway_xlat::steps::mix;
+use ipnet::{Ipv4Net, Ipv4Subnets};
 use serde::{Deserialize, Serialize};
 
 /// Shards that a cluster can have.
@@ -173,6 +175,38 @@ impl ShardMap {
     }
 }
 
+impl ShardMap {
+    /// The prefixes of a shard's addresses, in all pools: as few as cover them and no other address. The second value tells which
+    /// are addresses of other shards as well, with other ports.
+    #[must_use]
+    pub fn prefixes(&self, shard: Shard) -> Vec<(Ipv4Net, bool)> {
+        let mut own: BTreeMap<Ipv4Net, bool> = BTreeMap::new();
+        for pool in 0..self.pools.len() {
+            let whole = |range: &Range| self.has_all(pool, range);
+            for range in self.ranges(pool, shard) {
+                for prefix in Ipv4Subnets::new(range.first, range.last, 0) {
+                    // Two pools, or two ranges of ports, may have an address in common.
+                    *own.entry(prefix).or_default() |= !whole(&range);
+                }
+            }
+        }
+        own.into_iter().collect()
+    }
+
+    /// Whether no other shard has ports of a range's addresses, of this pool or another.
+    fn has_all(&self, pool: usize, range: &Range) -> bool {
+        let (first, last) = (range.first.to_bits(), range.last.to_bits());
+        let shares = |part: &&PartLayout| part.first <= last && first <= part.last;
+        let here = self.pools[pool].iter().filter(shares);
+        let alone = here.clone().count() == 1 && self.parts().filter(shares).count() == 1;
+        alone
+            && here
+                .into_iter()
+                .next()
+                .is_some_and(|part| (part.low, part.high) == (range.low, range.high))
+    }
+}
+
 /// The largest slots of which every shard gets one. `None`: there are fewer ports than shards.
 fn divide(shards: u16, ranges: &[Range]) -> Option<Vec<PartLayout>> {
     (0..=16_u8).rev().find_map(|shift| {
@@ -231,6 +265,35 @@ mod tests {
                 .map(|r| (r.low, r.high))
                 .collect::<Vec<_>>(),
             [(1024, 16383), (16384, 32767), (32768, 49151), (49152, 65535)]
+        );
+    }
+
+    #[test]
+    fn prefixes_say_which_addresses_are_shared() {
+        let pool = vec![range([192, 0, 2, 0], [192, 0, 2, 15], 1024, 65535)];
+        let net = |text: &str| text.parse::<Ipv4Net>().unwrap();
+        assert_eq!(
+            map(4, std::slice::from_ref(&pool)).prefixes(Shard(2)),
+            [(net("192.0.2.8/30"), false)]
+        );
+        let three = map(3, std::slice::from_ref(&pool)).prefixes(Shard(1));
+        assert_eq!(
+            three,
+            [
+                (net("192.0.2.6/31"), false),
+                (net("192.0.2.8/31"), false),
+                (net("192.0.2.10/32"), false)
+            ]
+        );
+        // 32 shards have half an address each, and other ports of an address may be another pool's.
+        assert_eq!(
+            map(32, std::slice::from_ref(&pool)).prefixes(Shard(3)),
+            [(net("192.0.2.1/32"), true)]
+        );
+        let low = vec![range([192, 0, 2, 8], [192, 0, 2, 11], 1, 1023)];
+        assert_eq!(
+            map(4, &[pool, low]).prefixes(Shard(2)),
+            [(net("192.0.2.8/30"), true), (net("192.0.2.10/32"), true)]
         );
     }
 

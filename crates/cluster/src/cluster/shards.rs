@@ -2,7 +2,8 @@
 
 use crate::placement::ranking;
 use crate::record::{
-    Key, Member, Message, Nanos, Record, RecordKey, Revision, ShardRecord, Status, Value,
+    Digest, Key, Member, Message, Nanos, Record, RecordKey, Revision, ShardRecord, Status, Step,
+    Value,
 };
 use crate::settings::mutant;
 use crate::shard::Shard;
@@ -316,11 +317,17 @@ impl Cluster {
         let age = 2 * timing.ttl + timing.renew;
         let (has_records, wait) = match seen {
             None if place == 0 => (true, 0),
-            None => (true, timing.grace * (place + 1)),
+            None => (true, timing.grace + timing.turn * place),
             Some((_, record)) => {
                 let is_intact = record.owner == me && state.intact == Some(record.epoch);
-                let has = is_intact || receiver.is_ready(record.epoch, now, age);
-                (has, if has { 0 } else { timing.grace * (place + 1) })
+                let is_ready = receiver.is_ready(record.epoch, now, age);
+                // A standby of an earlier time, which thinks that it is ready, leaves it to those who should be.
+                let wait = match (is_intact, is_ready) {
+                    (true, _) => 0,
+                    (false, true) => timing.turn * place,
+                    (false, false) => timing.grace + timing.turn * place,
+                };
+                (is_intact || is_ready, wait)
             }
         };
         let since = *state.unowned_since.get_or_insert(now);
@@ -357,12 +364,19 @@ impl Cluster {
         let without_stop = mutant!(self.settings, NoStop);
         let (living, settings) = (self.living(), self.stream_settings());
         let Some(state) = self.state(shard) else { return };
+        let epoch = state.epoch();
         let order = state.wanted(state.seen.and_then(|(_, record)| record.wish));
         let should = order.first().copied().filter(|member| *member != me);
         let standby = should.or_else(|| order.iter().copied().find(|member| *member != me));
         let RoleState::Owner(sender) = &mut state.role else { return };
         let incarnation = |to| living.get(&to).map(|by| if is_same_stream { 1 } else { *by });
+        let before = sender.standby();
         sender.set_standby(standby.and_then(|to| Some((to, incarnation(to)?))));
+        if let Some(to) = before.filter(|before| sender.standby() != Some(*before)) {
+            let (digest, step) = (Digest::default(), Step::Release);
+            let message = Message::Replicate { shard, epoch, number: 0, digest, step };
+            out.push(Action::Send { to, message });
+        }
         let is_near = sender.is_nearly_caught_up(now, &settings);
         let moves = should.is_some() && may_move && is_near;
         if moves && due(now, state.not_before, &mut state.wake) || leaves && should.is_none() {

@@ -91,6 +91,15 @@ impl Cluster {
         (self.lease.until, self.lease.is_silent(now, &self.settings))
     }
 
+    /// Gateways that can vote to end this one's lease, or promise to respect it: as the store has its record. Without any, nobody
+    /// takes its shards before [`Timing::outage`](crate::Timing::outage). One that was restarted counts from the next renewal on.
+    #[must_use]
+    pub fn peers(&self) -> usize {
+        let living = self.living();
+        let named = self.lease.record.iter().flat_map(|record| &record.peers);
+        named.filter(|(member, incarnation)| living.get(member) == Some(*incarnation)).count()
+    }
+
     /// The shards, in order.
     pub fn shards(&self, now: Nanos) -> impl Iterator<Item = ShardStatus> {
         let age = 2 * self.settings.timing.ttl + self.settings.timing.renew;

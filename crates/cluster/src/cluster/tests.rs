@@ -1,7 +1,8 @@
 //! What a member does for one input or few.
 
 use super::*;
-use crate::record::LeaseRecord;
+use crate::placement::ranking;
+use crate::record::{Digest, LeaseRecord, Step};
 use crate::settings::{Fencing, Timing};
 
 const MS: Nanos = 1_000_000;
@@ -281,4 +282,45 @@ fn who_has_voted_does_not_promise_and_who_has_promised_does_not_vote() {
     assert!(!of(&mut single, ask.clone()));
     single.lease(2, lease(2, Status::Active));
     assert!(of(&mut single, ask), "the lease was renewed");
+}
+
+#[test]
+fn a_shard_is_taken_at_once_by_who_is_ready_and_should_and_by_others_later() {
+    let mut single = Single::new(Settings { shards: 64, ..settings() });
+    single.lease(2, lease(2, Status::Active));
+    single.lease(3, lease(3, Status::Active));
+    // Shards of gateway 2; of those, which gateway comes next.
+    let order = |shard| ranking([1, 2], Shard(shard), [(Member(1), 100), (Member(3), 100)])[0].0;
+    let next = |wanted: u16| (0..64).filter(move |shard| order(*shard) == wanted);
+    let [ready, released, empty] = [0, 1, 2].map(|n| next(1).nth(n).expect("about half"));
+    let other = next(3).next().expect("about half");
+    for shard in [ready, released, empty, other].map(Shard) {
+        let (owner, incarnation) = (Member(2), 4);
+        let value = Value::Shard(ShardRecord { epoch: 1, owner, incarnation, wish: None });
+        single.revision += 1;
+        let revision = single.revision;
+        single.give(Input::Entry { key: Key::Shard(shard), revision, value: Some(value) });
+    }
+    single.give(Input::Synced);
+    let mut say = |shard, number, step| {
+        let (shard, digest) = (Shard(shard), Digest::default());
+        let message = Message::Replicate { shard, epoch: 1, number, digest, step };
+        single.give(Input::Received { from: Member(2), message });
+    };
+    [ready, released, other].into_iter().for_each(|shard| say(shard, 1, Step::Begin));
+    say(released, 0, Step::Release);
+    single.lease(2, lease(2, Status::Ended));
+    let taken = |single: &Single| {
+        [ready, other, released, empty].map(|shard| single.writes(Key::Shard(Shard(shard))) > 0)
+    };
+    assert_eq!(taken(&single), [true, false, false, false]);
+    single.pass(49 * MS);
+    assert_eq!(taken(&single), [true, false, false, false]);
+    // The other gateway does not take it: perhaps it can't.
+    single.pass(2 * MS);
+    assert_eq!(taken(&single), [true, true, false, false]);
+    single.pass(440 * MS);
+    assert_eq!(taken(&single), [true, true, false, false]);
+    single.pass(20 * MS);
+    assert_eq!(taken(&single), [true; 4]);
 }

@@ -51,6 +51,10 @@ impl Receiver {
         digest: Digest,
         step: Step,
     ) -> Vec<Record> {
+        if step == Step::Release {
+            self.verified &= (self.from, self.epoch) != (from, epoch);
+            return Vec::new();
+        }
         let is_next = match epoch.cmp(&self.epoch) {
             Ordering::Greater => step == Step::Begin,
             Ordering::Equal if step == Step::Begin => number >= self.next,
@@ -75,7 +79,7 @@ impl Receiver {
             Step::Records(records) => (self.verified, records),
             Step::End if self.verified => (true, Vec::new()),
             Step::End => (true, self.shadow.remove_others()),
-            Step::Idle => (self.verified, Vec::new()),
+            Step::Idle | Step::Release => (self.verified, Vec::new()),
         };
         for record in &changes {
             self.shadow.apply(record);

@@ -276,3 +276,24 @@ fn a_standby_that_has_diverged_is_not_ready() {
     pair.settle();
     assert_eq!(pair.standby, pair.owner);
 }
+
+#[test]
+fn who_is_released_by_his_owner_is_not_ready() {
+    let mut pair = Pair::new();
+    pair.settle();
+    let release = |pair: &mut Pair, from: Member, epoch: u64| {
+        let what = (from, epoch, 0);
+        pair.receiver.receive(pair.now, &settings(), what, Digest::default(), Step::Release);
+        pair.receiver.is_ready(1, pair.now, 1000)
+    };
+    assert!(release(&mut pair, Member(9), 1) && release(&mut pair, OWNER, 2), "another's word");
+    assert!(!release(&mut pair, OWNER, 1));
+    // Until it is the standby again, from the beginning.
+    pair.change(record(1, Some(1)));
+    pair.now += 5;
+    pair.tick();
+    while !pair.to_standby.is_empty() {
+        pair.arrive(0);
+    }
+    assert!(!pair.receiver.is_ready(1, pair.now, 1000));
+}

@@ -1,0 +1,208 @@
+//! Routes that FRR or BIRD redistribute: who wants to reach a shard's IPv4 addresses comes to its owner.
+//!
+//! They stand in a routing table of their own, where no packet looks, and are of type blackhole. A route's metric falls with the
+//! epoch of its shard, so that routers that compare it (as MED, for instance) prefer the later owner while the routes of one that
+//! was killed are still there. Routes of a shard that moves away stay for a moment, until the next owner's are known.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fordway_cluster::{Nanos, Record, RecordKey, Shard, ShardMap};
+use fordway_net::{Netlink, PROTOCOL, Route, RouteFilter, RouteKind};
+use fordway_serve::boottime;
+use ipnet::{IpNet, Ipv6Net};
+use nix::errno::Errno;
+
+use crate::data_path::{Change, DataPath};
+
+/// The metric of addresses that several shards have, with other ports each: all their owners are as good.
+pub const METRIC_SHARED: u32 = 1 << 31;
+/// How long the routes of a shard stay that was stopped.
+const HOLD: Duration = Duration::from_secs(2);
+
+/// What is announced.
+#[derive(Clone, Debug)]
+pub struct Announcement {
+    /// The kernel's routing table for it; nothing else may be in it.
+    pub table: u32,
+    /// Whose addresses are announced.
+    pub shards: ShardMap,
+    /// Prefixes in which all gateways translate; announced while this one holds its lease.
+    pub pool6: Vec<Ipv6Net>,
+}
+
+impl Announcement {
+    fn route(&self, to: IpNet, metric: u32) -> Route {
+        let (kind, table) = (RouteKind::Blackhole, self.table);
+        Route { kind, table, metric, device: None, ..Route::new(to, "") }
+    }
+}
+
+/// What a route is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    /// This gateway holds its lease.
+    Lease,
+    /// It owns a shard.
+    Shard(Shard),
+    /// An earlier process has made it.
+    Earlier,
+}
+
+/// A route that is wanted, or goes at a time.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    metric: u32,
+    until: Option<Duration>,
+}
+
+/// A data path whose shards are announced.
+pub struct Announced<D> {
+    inner: D,
+    announcement: Announcement,
+    netlink: Netlink,
+    wanted: BTreeMap<(IpNet, Cause), Wanted>,
+    /// What the table has, with its metric.
+    has: BTreeMap<IpNet, u32>,
+    /// When the first route goes.
+    next: Option<Duration>,
+    until: Nanos,
+}
+
+impl<D: DataPath> Announced<D> {
+    /// Takes over what an earlier process has left in the table; it goes in a moment, unless it is wanted again.
+    pub fn new(inner: D, announcement: Announcement) -> fordway_net::Result<Self> {
+        let mut netlink = Netlink::open()?;
+        let filter = RouteFilter { table: Some(announcement.table), ..RouteFilter::default() };
+        let routes = netlink.routes(filter)?;
+        let ours = routes.iter().filter(|route| route.protocol == PROTOCOL);
+        let has: BTreeMap<_, _> = ours.map(|route| (route.destination, route.metric)).collect();
+        let gone = Some(boottime::now() + HOLD);
+        let left = has
+            .iter()
+            .map(|(to, metric)| ((*to, Cause::Earlier), Wanted { metric: *metric, until: gone }));
+        let wanted = left.collect();
+        Ok(Self { inner, announcement, netlink, wanted, has, next: gone, until: 0 })
+    }
+
+    fn want(&mut self, to: IpNet, cause: Cause, metric: u32) {
+        self.wanted.insert((to, cause), Wanted { metric, until: None });
+    }
+
+    /// Everything of these causes goes in a moment.
+    fn let_go(&mut self, is: impl Fn(Cause) -> bool) {
+        let at = boottime::now() + HOLD;
+        for ((_, cause), wanted) in &mut self.wanted {
+            if is(*cause) && wanted.until.is_none() {
+                wanted.until = Some(at);
+                self.next = Some(self.next.map_or(at, |next| next.min(at)));
+            }
+        }
+    }
+
+    /// Makes the table what is wanted: of several causes, the least metric counts.
+    fn settle(&mut self) {
+        let now = boottime::now();
+        self.wanted.retain(|_, wanted| wanted.until.is_none_or(|until| now < until));
+        self.next = self.wanted.values().filter_map(|wanted| wanted.until).min();
+        let mut best: BTreeMap<IpNet, u32> = BTreeMap::new();
+        for ((to, _), Wanted { metric, .. }) in &self.wanted {
+            best.entry(*to).and_modify(|m| *m = (*m).min(*metric)).or_insert(*metric);
+        }
+        let differ =
+            |one: &BTreeMap<IpNet, u32>, other: &BTreeMap<IpNet, u32>| -> Vec<(IpNet, u32)> {
+                let differs = one.iter().filter(|(to, metric)| other.get(to) != Some(metric));
+                differs.map(|(to, metric)| (*to, *metric)).collect()
+            };
+        let (new, old) = (differ(&best, &self.has), differ(&self.has, &best));
+        // Another metric is another route for the kernel: the new one is there before the old one goes.
+        for (to, metric) in new {
+            let added = self.netlink.add_route(&self.announcement.route(to, metric));
+            if !self.is_done(to, added, Errno::EEXIST) {
+                best.remove(&to);
+            }
+        }
+        for (to, metric) in old {
+            let deleted = self.netlink.delete_route(&self.announcement.route(to, metric));
+            if !self.is_done(to, deleted, Errno::ESRCH) {
+                best.entry(to).or_insert(metric);
+            }
+        }
+        self.has = best;
+    }
+
+    /// Whether the kernel has done it, or it was so before. What failed is tried again with the next change.
+    fn is_done(&self, to: IpNet, result: fordway_net::Result<()>, was_so: Errno) -> bool {
+        match result {
+            Err(error) if error.errno() != Some(was_so as i32) => {
+                tracing::error!("the route for {to} in table {}: {error}", self.announcement.table);
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+impl<D: DataPath> DataPath for Announced<D> {
+    fn loaded(&mut self) -> Vec<(Shard, u64, Vec<Record>)> {
+        self.inner.loaded()
+    }
+
+    fn lease(&mut self, until: Nanos) {
+        self.inner.lease(until);
+        let before = std::mem::replace(&mut self.until, until);
+        if until == 0 {
+            self.let_go(|_| true);
+        } else if before == 0 {
+            for prefix in self.announcement.pool6.clone() {
+                self.want(prefix.into(), Cause::Lease, METRIC_SHARED);
+            }
+            self.settle();
+        }
+    }
+
+    fn translate(&mut self, shard: Shard, epoch: u64, is_quiet: bool) {
+        self.inner.translate(shard, epoch, is_quiet);
+        let newest = u32::MAX - u32::try_from(epoch).unwrap_or(u32::MAX).min(METRIC_SHARED - 1);
+        for (prefix, is_shared) in self.announcement.shards.prefixes(shard) {
+            let metric = if is_shared { METRIC_SHARED } else { newest };
+            self.want(prefix.into(), Cause::Shard(shard), metric);
+        }
+        self.settle();
+    }
+
+    fn changes(&mut self) -> Vec<Change> {
+        if self.next.is_some_and(|next| next <= boottime::now()) {
+            self.settle();
+        }
+        self.inner.changes()
+    }
+
+    fn stop(&mut self, shard: Shard, ticket: u64) {
+        self.inner.stop(shard, ticket);
+        self.let_go(|cause| cause == Cause::Shard(shard));
+    }
+
+    fn clear(&mut self, shard: Shard) {
+        self.inner.clear(shard);
+    }
+
+    fn apply(&mut self, shard: Shard, records: &[Record]) {
+        self.inner.apply(shard, records);
+    }
+
+    fn read(&mut self, shard: Shard, after: Option<RecordKey>, most: usize) -> (Vec<Record>, bool) {
+        self.inner.read(shard, after, most)
+    }
+}
+
+impl<D> Drop for Announced<D> {
+    fn drop(&mut self) {
+        // While the lease lasts, the data path goes on without this process, and another one takes its routes over.
+        if self.until == 0 {
+            for (to, metric) in std::mem::take(&mut self.has) {
+                let _ = self.netlink.delete_route(&self.announcement.route(to, metric));
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Connections of other gateways, by which their messages come.
+
+use std::sync::Arc;
+
+use fordway_cluster::{Input, decode};
+use fordway_serve::listen;
+use futures_util::StreamExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::Sender;
+use tokio::time::timeout;
+use tokio_util::codec::FramedRead;
+
+use super::tls::Tls;
+use super::{ChannelError, ChannelSettings, Counters, PATIENCE, count, frames, tune};
+
+/// Handshakes at a time; other connections are refused.
+const HANDSHAKES: usize = 32;
+/// Connections that wait for the kernel's listener.
+const BACKLOG: i32 = 128;
+
+/// Takes connections for as long as somebody listens to `inputs`.
+pub(super) fn open(
+    settings: &ChannelSettings,
+    tls: Arc<Tls>,
+    inputs: Sender<Input>,
+    counters: Arc<Counters>,
+) -> Result<(), ChannelError> {
+    let listener = listen::listener(settings.listen, BACKLOG, |_| Ok(()))
+        .and_then(TcpListener::from_std)
+        .map_err(|error| ChannelError::Listen(settings.listen, error))?;
+    let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
+    tokio::spawn(async move {
+        let taken = listen::accept(&listener, "cluster", |stream, from| {
+            let Ok(permit) = Arc::clone(&handshakes).try_acquire_owned() else {
+                count(&counters.refused);
+                return;
+            };
+            let (tls, inputs, counters) = (Arc::clone(&tls), inputs.clone(), Arc::clone(&counters));
+            tokio::spawn(async move {
+                let greeted = timeout(PATIENCE, greet(stream, &tls)).await;
+                drop(permit);
+                match greeted.unwrap_or_else(|_| Err("no handshake in time".into())) {
+                    Ok(known) => receive(known, &inputs, &counters).await,
+                    Err(why) => {
+                        count(&counters.refused);
+                        tracing::warn!("a connection of {from} was refused: {why}");
+                    }
+                }
+            });
+        });
+        tokio::select! {
+            () = inputs.closed() => {}
+            () = taken => {}
+        }
+    });
+    Ok(())
+}
+
+/// A connection, and whose it is.
+type Known = (fordway_cluster::Member, tokio_rustls::server::TlsStream<TcpStream>);
+
+async fn greet(stream: TcpStream, tls: &Tls) -> Result<Known, String> {
+    tune(&stream).map_err(|error| error.to_string())?;
+    let acceptor = tls.acceptor().map_err(|error| error.to_string())?;
+    let stream = acceptor.accept(stream).await.map_err(|error| error.to_string())?;
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let member = certificate.and_then(|certificate| tls.whose(certificate));
+    Ok((member.ok_or("its certificate is none of a gateway's")?, stream))
+}
+
+async fn receive((from, stream): Known, inputs: &Sender<Input>, counters: &Counters) {
+    let mut messages = FramedRead::new(stream, frames());
+    loop {
+        let message = tokio::select! {
+            () = inputs.closed() => return,
+            message = messages.next() => message,
+        };
+        match message {
+            Some(Ok(octets)) => match decode(&octets) {
+                Ok(message) => {
+                    count(&counters.received);
+                    let _ = inputs.send(Input::Received { from, message }).await;
+                }
+                Err(error) => {
+                    count(&counters.malformed);
+                    tracing::warn!("gateway {}: a message is {error}", from.0);
+                    return;
+                }
+            },
+            Some(Err(error)) => {
+                tracing::info!("gateway {}: its connection has ended: {error}", from.0);
+                return;
+            }
+            None => return,
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Gives the protocol what has happened, and does what it wants.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fordway_cluster::{
+    Action, Cluster, Command, Input, Nanos, Phase, Settings, ShardStatus, WrongTiming,
+};
+use fordway_serve::boottime::{self, Alarm};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::channel::{Channel, ChannelCounts, ChannelError, ChannelSettings};
+use crate::data_path::{Change, DataPath};
+use crate::store::{Store, StoreCounts, StoreError, StoreSettings};
+
+/// Inputs that wait.
+const QUEUE: usize = 4096;
+
+/// What a member is told.
+#[derive(Clone, Debug)]
+pub struct MemberSettings {
+    /// Itself, and the protocol.
+    pub protocol: Settings,
+    /// The store.
+    pub store: StoreSettings,
+    /// The other gateways.
+    pub channel: ChannelSettings,
+}
+
+/// Why a member can't begin, or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store's settings are wrong.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The channel's settings are wrong.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// Times don't work together.
+    #[error(transparent)]
+    Timing(#[from] WrongTiming),
+    /// The kernel gives no alarm.
+    #[error("no alarm: {0}")]
+    Alarm(#[from] std::io::Error),
+}
+
+/// Why a member has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It has left, as the operator wanted; nothing is translated.
+    Left,
+    /// Another process of this host has taken its place, and its data path.
+    Replaced,
+    /// Nobody holds its [`Handle`] any more. The data path goes on until its deadline.
+    Released,
+}
+
+/// What can be shown of a member.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    /// The time, of CLOCK_BOOTTIME in ns.
+    pub now: Nanos,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Until when the data path may translate; 0: not at all.
+    pub until: Nanos,
+    /// The store's acknowledgements are missing.
+    pub is_silent: bool,
+    /// Gateways that can vote to end its lease, or promise to respect it.
+    pub peers: usize,
+    /// A server of the store is connected, and the bucket open.
+    pub is_store_open: bool,
+    /// Why not, if that is known.
+    pub store_error: Option<String>,
+    /// The shards.
+    pub shards: Vec<ShardStatus>,
+    /// What has happened at the store.
+    pub store: StoreCounts,
+    /// What has happened to messages between gateways.
+    pub channel: ChannelCounts,
+}
+
+enum Request {
+    Command(Command),
+    Overview(oneshot::Sender<Overview>),
+}
+
+/// For those who want something of a member.
+#[derive(Clone)]
+pub struct Handle(mpsc::Sender<Request>);
+
+impl Handle {
+    /// Gives it a command of the operator's. `false`: it has ended.
+    pub async fn command(&self, command: Command) -> bool {
+        self.0.send(Request::Command(command)).await.is_ok()
+    }
+
+    /// How it stands; `None`: it has ended.
+    pub async fn overview(&self) -> Option<Overview> {
+        let (answer, overview) = oneshot::channel();
+        self.0.send(Request::Overview(answer)).await.ok()?;
+        overview.await.ok()
+    }
+}
+
+/// A gateway in its cluster.
+pub struct Member<D> {
+    cluster: Cluster,
+    store: Store,
+    channel: Channel,
+    data: D,
+    /// What comes from the store and from other gateways.
+    inputs: mpsc::Receiver<Input>,
+    requests: mpsc::Receiver<Request>,
+    wake: Arc<Notify>,
+    alarm: Alarm,
+    said: Option<Phase>,
+}
+
+fn now() -> Nanos {
+    boottime::now().as_nanos() as Nanos
+}
+
+impl<D: DataPath> Member<D> {
+    /// A member whose data path translates nothing yet. `wake` is notified by the data path. Within a tokio runtime.
+    pub async fn new(
+        settings: MemberSettings,
+        mut data: D,
+        wake: Arc<Notify>,
+    ) -> Result<(Self, Handle), Error> {
+        data.lease(0);
+        let mut cluster = Cluster::new(settings.protocol.clone())?;
+        for (shard, epoch, records) in data.loaded() {
+            cluster.handle(now(), Input::Loaded { shard, epoch, records }, &mut Vec::new());
+        }
+        let (sender, inputs) = mpsc::channel(QUEUE);
+        let name = format!("fordway-{}", settings.protocol.me.0);
+        let channel = Channel::open(&settings.channel, sender.clone())?;
+        let store = Store::open(&settings.store, &name, sender).await?;
+        let (handle, requests) = mpsc::channel(1);
+        let alarm = Alarm::new()?;
+        let member =
+            Self { cluster, store, channel, data, inputs, requests, wake, alarm, said: None };
+        Ok((member, Handle(handle)))
+    }
+
+    /// Takes part until it ends.
+    pub async fn run(mut self) -> Result<Ended, Error> {
+        loop {
+            self.feed(Input::Tick);
+            if let Some(ended) = self.look() {
+                return Ok(ended);
+            }
+            let at = self.cluster.wakeup();
+            self.alarm.set((at != Nanos::MAX).then(|| Duration::from_nanos(at)))?;
+            tokio::select! {
+                done = self.alarm.wait() => done?,
+                () = self.wake.notified() => {}
+                request = self.requests.recv() => match request {
+                    Some(Request::Command(command)) => self.feed(Input::Command(command)),
+                    // Who has asked may have gone.
+                    Some(Request::Overview(answer)) => drop(answer.send(self.overview())),
+                    None => return Ok(Ended::Released),
+                },
+                Some(input) = self.inputs.recv() => {
+                    self.feed(input);
+                    // What waits, waits already.
+                    while let Ok(input) = self.inputs.try_recv() {
+                        self.feed(input);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives the protocol an input, after what the data path has to tell, and does what it wants.
+    fn feed(&mut self, input: Input) {
+        let mut inputs: VecDeque<Input> = self.changes().collect();
+        inputs.push_back(input);
+        while let Some(input) = inputs.pop_front() {
+            let mut actions = Vec::new();
+            self.cluster.handle(now(), input, &mut actions);
+            for action in actions {
+                self.act(action, &mut inputs);
+            }
+        }
+    }
+
+    fn changes(&mut self) -> impl Iterator<Item = Input> + use<D> {
+        self.data.changes().into_iter().map(|change| match change {
+            Change::Records(shard, records) => Input::Changed { shard, records },
+            Change::Stopped(shard, ticket) => Input::Stopped { shard, ticket },
+        })
+    }
+
+    fn act(&mut self, action: Action, inputs: &mut VecDeque<Input>) {
+        match action {
+            Action::Write { key, expected, value } => self.store.write(key, expected, value),
+            Action::Read { key } => self.store.read(key),
+            Action::Send { to, message } => self.channel.send(to, &message),
+            Action::Lease { until } => self.data.lease(until),
+            Action::Translate { shard, epoch, is_quiet } => {
+                self.data.translate(shard, epoch, is_quiet);
+            }
+            Action::Stop { shard, ticket } => self.data.stop(shard, ticket),
+            Action::Clear { shard } => self.data.clear(shard),
+            Action::Apply { shard, records } => self.data.apply(shard, &records),
+            Action::ReadRecords { shard, after, most } => {
+                inputs.extend(self.changes());
+                let (records, is_last) = self.data.read(shard, after, most);
+                inputs.push_back(Input::Chunk { shard, after, records, is_last });
+            }
+        }
+    }
+
+    /// Says a new phase in the log; whether it is the last one.
+    fn look(&mut self) -> Option<Ended> {
+        let phase = self.cluster.phase();
+        if self.said.replace(phase) != Some(phase) {
+            match phase {
+                Phase::Joining => tracing::info!("cluster: joining"),
+                Phase::Member => tracing::info!("cluster: this gateway holds its lease"),
+                Phase::Left => tracing::info!("cluster: this gateway has left"),
+                Phase::WrongConfig => tracing::error!(
+                    "cluster: the other gateways have another configuration; nothing is translated"
+                ),
+                Phase::NameInUse => tracing::error!(
+                    "cluster: another host holds the lease of gateway {}; nothing is translated",
+                    self.cluster.settings().me.0
+                ),
+                Phase::Replaced => {
+                    tracing::error!("cluster: another process of this host is in this one's place");
+                }
+            }
+        }
+        match phase {
+            Phase::Replaced => Some(Ended::Replaced),
+            Phase::Left => Some(Ended::Left),
+            _ => None,
+        }
+    }
+
+    fn overview(&self) -> Overview {
+        let now = now();
+        let (until, is_silent) = self.cluster.lease(now);
+        Overview {
+            now,
+            phase: self.cluster.phase(),
+            until,
+            is_silent,
+            peers: self.cluster.peers(),
+            is_store_open: self.store.is_open(),
+            store_error: self.store.trouble(),
+            shards: self.cluster.shards(now).collect(),
+            store: self.store.counts(),
+            channel: self.channel.counts(),
+        }
+    }
+}

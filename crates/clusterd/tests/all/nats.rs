@@ -1,0 +1,106 @@
+//! Servers of NATS with JetStream, in the middle of the test's network.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use fordway_testhost::namespace::Namespace;
+use fordway_testhost::wait;
+
+use crate::world::MIDDLE;
+
+/// Where servers listen for clients; the next one at the next port.
+const PORT: u16 = 4222;
+/// Where they listen for each other.
+const ROUTES: u16 = 6222;
+
+/// Servers that are one cluster, or one alone. They end with it.
+pub(crate) struct Nats {
+    folder: PathBuf,
+    place: Arc<Namespace>,
+    servers: Vec<Option<Child>>,
+}
+
+impl Nats {
+    /// Starts so many servers; `more` is added to each one's file.
+    pub(crate) fn start(place: &Arc<Namespace>, folder: &Path, number: u16, more: &str) -> Self {
+        let routes: Vec<String> =
+            (0..number).map(|n| format!("nats://127.0.0.1:{}", ROUTES + n)).collect();
+        for n in 0..number {
+            let cluster = format!(
+                "cluster {{ name: fordway, listen: \"127.0.0.1:{}\", routes: [{}] }}",
+                ROUTES + n,
+                routes.join(", ")
+            );
+            let store = folder.join(format!("nats{n}"));
+            let text = format!(
+                "server_name: nats{n}\nlisten: \"[{MIDDLE}]:{}\"\njetstream {{ store_dir: \"{}\" }}\n{}\n{more}\n",
+                PORT + n,
+                store.display(),
+                if number > 1 { &cluster } else { "" }
+            );
+            std::fs::write(folder.join(format!("nats{n}.conf")), text).unwrap();
+        }
+        let mut nats =
+            Self { folder: folder.into(), place: Arc::clone(place), servers: Vec::new() };
+        nats.servers.resize_with(number.into(), || None);
+        (0..number.into()).for_each(|n| nats.start_one(n));
+        nats
+    }
+
+    /// Starts one that does not run, with what it has stored.
+    pub(crate) fn start_one(&mut self, n: usize) {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.join(format!("nats{n}.log")))
+            .unwrap();
+        let config = self.folder.join(format!("nats{n}.conf"));
+        let child = self.place.run(move || {
+            Command::new("nats-server")
+                .arg("-c")
+                .arg(config)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()
+                .expect("nats-server is installed")
+        });
+        self.servers[n] = Some(child);
+    }
+
+    /// Kills one.
+    pub(crate) fn kill(&mut self, n: usize) {
+        if let Some(mut child) = self.servers[n].take() {
+            child.kill().unwrap();
+            wait(&mut child, "a server that was killed");
+        }
+    }
+
+    /// The answer of the first one to a request.
+    pub(crate) fn request(&self, subject: &str, body: &str) -> String {
+        let lines = format!(
+            "CONNECT {{\"verbose\":false}}\r\nSUB answer 1\r\nPUB {subject} answer {}\r\n{body}\r\n",
+            body.len()
+        );
+        let mut stream = self.place.run(|| TcpStream::connect((MIDDLE, PORT)).unwrap());
+        stream.write_all(lines.as_bytes()).unwrap();
+        let answer = BufReader::new(stream).lines().map(Result::unwrap);
+        // INFO, then what the answer is, then itself.
+        let mut rest = answer.skip_while(|line| !line.starts_with("MSG "));
+        rest.nth(1).expect("an answer")
+    }
+
+    /// Their URLs.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        (0..).zip(&self.servers).map(|(n, _)| format!("nats://[{MIDDLE}]:{}", PORT + n)).collect()
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        (0..self.servers.len()).for_each(|n| self.kill(n));
+    }
+}

@@ -1,0 +1,168 @@
+//! Routes to the owners of shards, as BIRD tells them to a router: BGP, with BFD.
+//!
+//! ```text
+//! gateways, BIRD, AS 65001 ════ router in the middle, BIRD, AS 65000
+//! ```
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use fordway_cluster::{Shard, ShardMap};
+use fordway_testhost::namespace::{Namespace, can_test};
+use fordway_testhost::{has_programs, poll_or};
+use serde_json::Value;
+
+use crate::gateway::{TABLE, pool};
+use crate::world::World;
+
+const SHARDS: u16 = 16;
+/// The router's IPv4 address on the segment.
+const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 100);
+
+/// A gateway's.
+fn v4(number: usize) -> Ipv4Addr {
+    Ipv4Addr::new(192, 0, 2, 1 + number as u8)
+}
+
+/// A BIRD, which ends with it.
+struct Bird(Child);
+
+impl Drop for Bird {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const COMMON: &str = "protocol device { scan time 1; }\n\
+    protocol bfd { interface \"*\" { min rx interval 50 ms; min tx interval 50 ms; multiplier 20; }; }\n";
+
+/// Starts BIRD at a place with this configuration.
+fn bird(place: &Namespace, folder: &Path, name: &str, id: Ipv4Addr, config: &str) -> Bird {
+    let file = folder.join(format!("{name}.conf"));
+    std::fs::write(&file, format!("router id {id};\n{COMMON}{config}")).unwrap();
+    let control = folder.join(format!("{name}.ctl"));
+    Bird(place.run(move || {
+        Command::new("bird")
+            .arg("-f")
+            .arg("-c")
+            .arg(file)
+            .arg("-s")
+            .arg(control)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("bird is installed")
+    }))
+}
+
+/// A gateway's BIRD: it learns the table, and says that the metric is the MED (RFC 4271 section 5.1.4).
+fn of_gateway(number: usize) -> String {
+    let own = v4(number);
+    format!(
+        "ipv4 table fordway;\n\
+         protocol kernel {{ kernel table {TABLE}; learn; scan time 1; ipv4 {{ table fordway; import all; export none; }}; }}\n\
+         protocol bgp {{ local {own} as 65001; neighbor {ROUTER} as 65000; bfd on; connect retry time 1; connect delay time 1;\n\
+           error wait time 1, 2; ipv4 {{ table fordway; import none; next hop self;\n\
+           export filter {{ bgp_med = krt_metric; accept; }}; }}; }}\n"
+    )
+}
+
+fn of_router(gateways: usize) -> String {
+    let sessions = (0..gateways).map(|number| {
+        format!(
+            "protocol bgp {{ local {ROUTER} as 65000; neighbor {} as 65001; bfd on; passive;\n\
+             ipv4 {{ import all; export none; }}; }}\n",
+            v4(number)
+        )
+    });
+    "protocol kernel { scan time 1; ipv4 { import none; export all; }; }\n".to_owned()
+        + &sessions.collect::<String>()
+}
+
+/// Which gateway the router sends packets to a shard to.
+fn next(shown: &str, gateways: usize, prefix: &str) -> Option<usize> {
+    let line = shown.lines().find(|line| line.starts_with(prefix))?;
+    (0..gateways).find(|number| line.contains(&format!("via {} ", v4(*number))))
+}
+
+/// Waits until the router sends each shard's packets to its owner.
+fn follows(world: &mut World, gateways: usize) {
+    let map = ShardMap::new(SHARDS, [1, 2], 56, &[pool()]).unwrap();
+    let last = std::cell::RefCell::new(String::new());
+    poll_or(
+        || {
+            let (all, shown) = (world.all(), world.middle.ip("route show"));
+            let owner = |shard: u16| {
+                let own = |one: &Value| {
+                    one["owned"].as_array().is_some_and(|own| own.contains(&shard.into()))
+                };
+                all.iter().find(|(_, one)| own(one)).map(|(number, _)| *number)
+            };
+            let both = |shard| {
+                let (prefix, _) = map.prefixes(Shard(shard))[0];
+                (owner(shard), next(&shown, gateways, &format!("{prefix} ")))
+            };
+            let pairs: Vec<_> = (0..SHARDS).map(both).collect();
+            let is = pairs.iter().all(|(owner, next)| owner.is_some() && owner == next);
+            last.replace(format!("{pairs:?}\n{shown}"));
+            is.then_some(())
+        },
+        || format!("the router follows the owners: (owner, next hop) {}", last.borrow()),
+    );
+}
+
+#[test]
+fn routers_follow_the_owners_of_shards() {
+    if !can_test() || !has_programs(&["nats-server", "bird"]) {
+        return;
+    }
+    let mut world = World::new(1, 3, SHARDS);
+    let folder = world.folder().to_path_buf();
+    world.middle.ip(&format!("address add {ROUTER}/24 dev bridge"));
+    let mut birds: Vec<Option<Bird>> = Vec::new();
+    for (number, host) in world.hosts.iter().enumerate() {
+        host.ip(&format!("address add {}/24 dev uplink", v4(number)));
+        let config = of_gateway(number);
+        birds.push(Some(bird(host, &folder, &format!("bird{number}"), v4(number), &config)));
+    }
+    let _router = bird(&world.middle, &folder, "router", ROUTER, &of_router(3));
+    world.settled(&[0, 1, 2]);
+    follows(&mut world, 3);
+    world.tell(1, "drain");
+    world.settled(&[0, 2]);
+    follows(&mut world, 3);
+    world.tell(1, "join");
+    world.settled(&[0, 1, 2]);
+    follows(&mut world, 3);
+    // A gateway's process is killed, and its routing daemon goes on: later epochs are better.
+    world.kill(0);
+    world.settled(&[1, 2]);
+    follows(&mut world, 3);
+    let left = |world: &World, number: usize| {
+        world.hosts[number].output("ip", &format!("route show table {TABLE}"))
+    };
+    assert!(left(&world, 0).contains("blackhole 198.51.100."), "the dead one's are still there");
+    // The next process gives them up, as far as it does not own their shards.
+    world.start(0);
+    world.settled(&[0, 1, 2]);
+    follows(&mut world, 3);
+    // A host dies with everything.
+    world.kill(2);
+    birds[2] = None;
+    world.hosts[2].ip("link set dev uplink down");
+    world.settled(&[0, 1]);
+    follows(&mut world, 3);
+    // Who leaves takes its routes along.
+    world.tell(1, "leave");
+    world.until("it has left", |all| {
+        all.iter().any(|(number, one)| *number == 1 && one["phase"] == "ended")
+    });
+    fordway_testhost::poll("its routes are gone", || left(&world, 1).is_empty().then_some(()));
+    world.kill(1);
+    world.settled(&[0]);
+    follows(&mut world, 3);
+    world.check();
+}
