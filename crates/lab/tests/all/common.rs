@@ -167,6 +167,8 @@ impl Bench {
     /// The same by a command that runs what follows.
     pub(crate) fn of(&self, mut command: Command, args: &[&str]) -> Command {
         command.args(args).env("NO_COLOR", "1").env("FORDWAY_LAB_RUN", &self.notes);
+        // A busy machine takes its time: a mechanism may come up after more than five seconds.
+        command.env("FORDWAY_LAB_PATIENCE", "4");
         command
     }
 

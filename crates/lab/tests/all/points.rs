@@ -83,7 +83,8 @@ fn small_frames_run_between_many_pairs_of_hosts() {
     let arms = ["native-v6", "siit-fordway-interface"];
     let run = bench.run("run", &small("pairs", &arms, &metrics, sizes), &[]);
     for (arm, metric) in arms.iter().flat_map(|arm| metrics.map(|metric| (*arm, metric))) {
-        assert_eq!(levels(&run, arm, metric, "pairs"), [1, 70_000], "{arm}, {metric}");
+        let found = levels(&run, arm, metric, "pairs");
+        assert_eq!(found, [1, 70_000], "{arm}, {metric}\n{}", run.errors);
         for trial in run.of(arm, metric) {
             let words: Vec<&str> =
                 trial["argv"].as_array().expect("words").iter().filter_map(Value::as_str).collect();
