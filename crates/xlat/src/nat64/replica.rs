@@ -20,6 +20,11 @@
 //! way round. A stream may send a change before the part of a snapshot that it builds on: a BIB entry then gets a
 //! subscriber without blocks, and a session waits for its BIB entry.
 //!
+//! **Costs**, as times of a processor relative to the sweeper's, by one measurement of 404,000 records in the profile of
+//! tests: to look at an entry that has not changed, 1.3 times what the sweeper needs for it (36 ns and 27 ns there); to
+//! tell a new record, 90 times; to apply one, 150 times; to take one over, 17 times. A change is told after one scan at
+//! the latest.
+//!
 //! **Threads.** The thread that drives the [`Sweeper`] drives the replica, between slices: only one thread removes
 //! entries. Other threads and kernel programs use the tables meanwhile.
 //!

@@ -650,3 +650,44 @@ proptest! {
         gateway.assert_empty();
     }
 }
+
+/// A standby's entries wait for what comes later, however late.
+#[test]
+fn a_standby_keeps_what_nothing_uses() {
+    let (mut owner, mut standby) = pair(&blocks(8));
+    let syn = from_v6(Protocol::Tcp, (host(2), 4000), Segment::Syn);
+    owner.nat.from_v6(&syn, at(0), 0).unwrap();
+    owner.opened(1, 4000, at(0));
+    let changes = owner.changes(at(0));
+    let (session, others) = changes.iter().partition::<Vec<_>, _>(|it| it.1[0] == 3);
+    others.into_iter().for_each(|change| assert!(standby.apply(at(0), change).is_ok()));
+    for now in [100, 9000, 40_000] {
+        standby.sweep(at(now));
+    }
+    assert_eq!(standby.nat.occupancy().map(|it| it.used), [1, 0, 2]);
+    assert_eq!(standby.apply(at(40_000), session[0]), Ok(Applied::Done));
+    standby.take_over(0, at(50_000));
+    for (now, used) in [(50_600, [1, 1, 2]), (50_602, [1, 1, 1])] {
+        for _ in 0..2 {
+            standby.sweep(at(now));
+        }
+        assert_eq!(standby.nat.occupancy().map(|it| it.used), used, "at {now} s");
+    }
+}
+
+#[test]
+fn records_in_no_table_are_bounded() {
+    let mut gateway = Gateway::new(1, ALL, blocks(8));
+    let mut key = [0; 24];
+    key[..4].copy_from_slice(&[3, 17, 192, 0]);
+    let mut errors = Vec::new();
+    for number in 0_u32..131_080 {
+        key[10..14].copy_from_slice(&number.to_be_bytes());
+        let change = Change { shard: 0, key, value: Some(&[4, 0, 1, 0]) };
+        let applied = gateway.replica.apply(&gateway.nat, &mut gateway.sweeper, at(0), change);
+        errors.extend(applied.err());
+    }
+    assert_eq!((gateway.replica.unplaced(), errors), (131_072, vec![ApplyError::Unplaced; 8]));
+    gateway.clear(0);
+    assert_eq!(gateway.replica.unplaced(), 0);
+}
