@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use fordway_xlat::nat64::Range;
+use fordway_xlat::nat64::{Partition, Range};
 use fordway_xlat::steps::mix;
 use serde::{Deserialize, Serialize};
 
@@ -170,6 +170,25 @@ impl ShardMap {
             }
         }
         all
+    }
+}
+
+/// How the tables of `fordway-xlat` are divided.
+impl Partition for ShardMap {
+    fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    fn of_host(&self, host: Ipv6Addr) -> u16 {
+        ShardMap::of_host(self, host).0
+    }
+
+    fn of_v4(&self, v4: Ipv4Addr, port: u16) -> Option<u16> {
+        ShardMap::of_v4(self, v4, port).map(|shard| shard.0)
+    }
+
+    fn ranges(&self, pool: usize, shard: u16) -> Vec<Range> {
+        ShardMap::ranges(self, pool, Shard(shard))
     }
 }
 
