@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use fordway_xlat::nat64::Range;
+use fordway_xlat::nat64::{Partition, Range};
 use fordway_xlat::steps::mix;
 use ipnet::{Ipv4Net, Ipv4Subnets};
 use serde::{Deserialize, Serialize};
@@ -204,6 +204,25 @@ impl ShardMap {
                 .into_iter()
                 .next()
                 .is_some_and(|part| (part.low, part.high) == (range.low, range.high))
+    }
+}
+
+/// How the tables of `fordway-xlat` are divided.
+impl Partition for ShardMap {
+    fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    fn of_host(&self, host: Ipv6Addr) -> u16 {
+        ShardMap::of_host(self, host).0
+    }
+
+    fn of_v4(&self, v4: Ipv4Addr, port: u16) -> Option<u16> {
+        ShardMap::of_v4(self, v4, port).map(|shard| shard.0)
+    }
+
+    fn ranges(&self, pool: usize, shard: u16) -> Vec<Range> {
+        ShardMap::ranges(self, pool, Shard(shard))
     }
 }
 

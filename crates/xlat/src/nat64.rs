@@ -10,7 +10,7 @@
 //!
 //! A module imports only those behind it: `packet` (what a packet does), `policy` (allocation and quotas), `table` (the
 //! tables). `sweep` comes before all: one [`Sweeper`] expires entries, while any number of threads and kernel programs
-//! use them. `alg` reads and changes the payload of connections. `nat_pt` (RFC 2766) hooks into `packet` and `sweep`; the
+//! use them. [`replica`] comes before that: it tells other gateways of entries, and makes theirs. `alg` reads and changes the payload of connections. `nat_pt` (RFC 2766) hooks into `packet` and `sweep`; the
 //! settings name its types.
 
 pub mod alg;
@@ -22,6 +22,7 @@ pub mod nat_pt;
 pub mod nat_pt;
 mod packet;
 mod policy;
+pub mod replica;
 mod sweep;
 mod table;
 #[cfg(test)]
@@ -34,7 +35,8 @@ pub use nat_pt::Bound;
 pub(crate) use packet::Stateful;
 pub use packet::{Outgoing6, Refusal, Segment, Transition, Tuple, transition};
 pub use policy::{
-    Allocation, Dynamic4, Filtering, Lifetimes, Pool, Quotas, Range, Settings, StaticBib,
+    Allocation, Dynamic4, Filtering, Lifetimes, Partition, Pool, Quotas, Range, Settings, Shards,
+    StaticBib,
 };
 pub use sweep::{Event, PoolUse, Slice, Sweeper, Swept};
 pub(crate) use table::View;
@@ -136,7 +138,9 @@ pub struct Nat64 {
     secret: Secret,
     ticks: Ticks,
     by_mark: bool,
-    /// Blocks that are assigned, by pool.
+    /// What is assigned to subscribers: see [`Settings::parts`].
+    parts: Vec<Pool>,
+    /// Blocks that are assigned, by part.
     given: Vec<Arc<BlockBitmap>>,
     /// The counters of each ALG of the settings.
     alg_counters: Vec<Arc<AlgCounters>>,
@@ -152,7 +156,7 @@ pub struct Nat64 {
 impl Nat64 {
     /// Stateful translation with empty tables, or with those of an earlier process.
     pub fn new(settings: Settings, memory: Arc<dyn Memory>) -> Result<Nat64, Nat64Error> {
-        let given = settings.pools.iter().map(|pool| Arc::new(BlockBitmap::of(pool))).collect();
+        let given = settings.parts().iter().map(|part| Arc::new(BlockBitmap::of(part))).collect();
         let nat = Nat64::with(settings, memory, Arc::default(), given)?;
         nat.settle();
         nat.tell_layout();
@@ -168,14 +172,12 @@ impl Nat64 {
         }
         let change = self.shared.begin_change();
         // Threads with the old settings and threads with the new ones must not assign one block twice.
-        let given = settings.pools.iter().map(|pool| {
-            let same = self
-                .settings
-                .pools
-                .iter()
-                .position(|old| old.ranges == pool.ranges && old.allocation == pool.allocation);
+        let given = settings.parts().into_iter().map(|part| {
+            let is_same =
+                |old: &Pool| old.ranges == part.ranges && old.allocation == part.allocation;
+            let same = self.parts.iter().position(is_same);
             let shared = same.and_then(|number| self.given.get(number)).map(Arc::clone);
-            shared.unwrap_or_else(|| Arc::new(BlockBitmap::of(pool)))
+            shared.unwrap_or_else(|| Arc::new(BlockBitmap::of(&part)))
         });
         let given = given.collect();
         let nat = Nat64::with(settings, Arc::clone(&self.memory), Arc::clone(&self.shared), given)?;
@@ -239,6 +241,7 @@ impl Nat64 {
             secret,
             ticks: Ticks::of(&settings),
             by_mark: settings.pools.iter().any(|pool| pool.mark.is_some()),
+            parts: settings.parts(),
             given,
             alg_counters,
             owned: Owned::new(&settings),
@@ -312,7 +315,12 @@ impl Nat64 {
     /// How many blocks of each pool are assigned; nothing for pools without blocks.
     #[must_use]
     pub fn blocks(&self) -> Vec<Occupancy> {
-        self.given.iter().map(|given| given.occupancy()).collect()
+        let pools = self.given.chunks(self.settings.parts_of_pool());
+        let add = |sum: Occupancy, given: &Arc<BlockBitmap>| {
+            let Occupancy { used, size } = given.occupancy();
+            Occupancy { used: sum.used + used, size: sum.size + size }
+        };
+        pools.map(|parts| parts.iter().fold(Occupancy::default(), add)).collect()
     }
 
     /// Refuses new sessions from now on, or accepts them again.
@@ -442,12 +450,18 @@ impl Nat64 {
     /// The number of the pool of a subscriber; `None`: there is none any more that takes it and has its blocks.
     fn home(&self, subscriber: &Subscriber) -> Option<usize> {
         let (prefix, mark) = (subscriber.prefix(), subscriber.mark.load(Relaxed));
-        if subscriber.blocks().next().is_none() {
+        self.home_of((prefix, mark), &subscriber.blocks().collect::<Vec<_>>())
+    }
+
+    /// The number of the pool of a subscriber with these blocks.
+    fn home_of(&self, (prefix, mark): (Ipv6Addr, u32), blocks: &[PortBlock]) -> Option<usize> {
+        if blocks.is_empty() {
             return Some(NO_POOL);
         }
-        self.settings.pools.iter().position(|pool| {
-            pool.takes(prefix, mark)
-                && subscriber.blocks().all(|block| pool.number(block).is_some())
+        (0..self.settings.pools.len()).find(|number| {
+            self.parts.get(self.part(*number, prefix)).is_some_and(|part| {
+                part.takes(prefix, mark) && blocks.iter().all(|block| part.number(*block).is_some())
+            })
         })
     }
 }

@@ -34,6 +34,7 @@ impl Nat64 {
             // Where there is no pool of ports, hosts send from addresses of their own.
             addresses: self.nat_pt.as_ref().and_then(|it| it.core(self.pools.is_empty())),
             sizes: self.table_sizes(),
+            shards: None,
         }
     }
 

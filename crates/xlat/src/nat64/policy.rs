@@ -2,7 +2,7 @@
 //!
 //! `settings` and `pool` (what the operator has configured), `owned` (its index by address), `ticks` (lifetimes as the
 //! tables hold them), `subscriber` (blocks and quotas), `allocate` and `exhausted` (ports), `dynamic` (1:1 mappings),
-//! `operator` (changes by the operator).
+//! `operator` (changes by the operator), `shards` (what other gateways own).
 
 mod allocate;
 mod dynamic;
@@ -11,6 +11,7 @@ mod operator;
 mod owned;
 mod pool;
 mod settings;
+mod shards;
 mod subscriber;
 mod ticks;
 
@@ -18,7 +19,6 @@ pub(crate) use owned::Owned;
 pub(crate) use pool::BlockBitmap;
 pub use pool::{Allocation, Pool, Range};
 pub use settings::{Dynamic4, Filtering, Lifetimes, Quotas, Settings, StaticBib};
-pub(crate) use subscriber::{NO_POOL, Purpose};
-pub(crate) use ticks::Ticks;
-#[cfg(test)]
-pub(crate) use ticks::ticks;
+pub use shards::{Partition, Shards};
+pub(crate) use subscriber::{NO_POOL, Purpose, prefix};
+pub(crate) use ticks::{Ticks, ticks};

@@ -11,6 +11,7 @@
 //! grace period has passed, and the sweeper unlinks it once more.
 
 mod bibs;
+mod remove;
 mod sessions;
 mod subscribers;
 
@@ -24,6 +25,8 @@ use crate::nat64::Nat64;
 use crate::nat64::table::{
     Binding, FREE_SHARDS, FreeList, KINDS, Kind, PortBlock, Unlinked, View, life, state,
 };
+
+use self::subscribers::is_unused;
 
 /// What the sweeper reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,6 +26,7 @@ mod parts;
 mod permissions;
 mod races;
 mod recycle;
+mod replica;
 mod slices;
 
 const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);

@@ -67,6 +67,9 @@ impl<'a> View<'a> {
         claim: impl FnOnce(Found<'a, Bib>, &'a Subscriber) -> Result<(), DropReason>,
     ) -> Result<(), Trouble> {
         let protocol = tuple.protocol;
+        if !self.nat.settings.owns_host(host.0) {
+            return Err(DropReason::Draining.into());
+        }
         let (owner, subscriber) = self.subscriber_now(host.0, tuple.mark, purpose)?;
         match self.count_port(subscriber, protocol, side) {
             Err(DropReason::Busy) => return Err(Trouble::Again),
@@ -105,7 +108,8 @@ impl<'a> View<'a> {
         side: Side,
         tuple: &Tuple<A>,
     ) -> Result<(), Trouble> {
-        if self.nat.is_draining() {
+        let is_others = || !self.nat.settings.owns_host(bib.v6().0);
+        if self.nat.is_draining() || self.nat.settings.shards.is_some() && is_others() {
             return Err(DropReason::Draining.into());
         }
         let chain = self.session_chain(key).ok_or(DropReason::SessionsFull)?;

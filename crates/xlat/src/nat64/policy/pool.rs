@@ -226,6 +226,11 @@ impl BlockBitmap {
         number < self.blocks && word.fetch_or(bit, AcqRel) & bit == 0
     }
 
+    pub(crate) fn has(&self, number: u64) -> bool {
+        let word = self.words.get((number / 64) as usize);
+        word.is_some_and(|word| word.load(Relaxed) >> (number % 64) & 1 != 0)
+    }
+
     pub(crate) fn give_back(&self, number: u64) {
         if let Some(word) = self.words.get((number / 64) as usize) {
             word.fetch_and(!(1 << (number % 64)), AcqRel);

@@ -11,7 +11,7 @@ use crate::nat64::alg::Alg;
 use crate::nat64::nat_pt::{Addresses, dns::Dns};
 use crate::nat64::table::{Protocol, Sizes};
 
-use super::Pool;
+use super::{Pool, Shards};
 
 /// Which packets from IPv4 pass to a BIB entry (RFC 4787 section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,6 +134,8 @@ pub struct Settings {
     pub addresses: Option<Addresses>,
     /// Of the tables.
     pub sizes: Sizes,
+    /// The cluster's shards; `None`: this gateway is alone, and owns everything.
+    pub shards: Option<Arc<Shards>>,
 }
 
 impl Default for Settings {
@@ -153,6 +155,7 @@ impl Default for Settings {
             dns: None,
             addresses: None,
             sizes: Sizes::default(),
+            shards: None,
         }
     }
 }

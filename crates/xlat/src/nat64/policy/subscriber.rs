@@ -178,7 +178,7 @@ impl<'a> View<'a> {
     /// Where ports are shared, gives a subscriber another range of its address. `false`: there is none.
     pub(crate) fn extend_shared(&self, subscriber: &Subscriber) -> bool {
         let Some(first) = subscriber.blocks().next() else { return false };
-        let pool = self.nat.pool_of(first).and_then(|number| self.nat.settings.pools.get(number));
+        let pool = self.nat.part_of(first).and_then(|part| self.nat.parts.get(part));
         let shared = pool.filter(|pool| pool.allocation == Allocation::Shared);
         let has = |range: &Range| {
             subscriber.blocks().any(|block| block.v4 == first.v4 && block.low == range.low)
@@ -272,28 +272,34 @@ impl Nat64 {
         hash: u64,
         beside: Option<PortBlock>,
     ) -> Option<PortBlock> {
-        let pool = self.settings.pools.get(pool_number)?;
+        if !self.settings.owns_host(host) {
+            return None;
+        }
+        let part = self.part(pool_number, host);
+        let pool = self.parts.get(part)?;
         let blocks = pool.blocks();
         if blocks == 0 {
             return None;
         }
         match pool.allocation {
             Allocation::Shared => pool.block(hash % blocks),
+            // A cluster refuses them: another shard may have the block.
+            Allocation::Deterministic { .. } if self.settings.shards.is_some() => None,
             Allocation::Deterministic { .. } => {
                 pool.block(pool.deterministic(host, self.settings.subscriber_len)?)
             }
-            Allocation::Blocks { .. } => self.grant_block(pool_number, pool, hash, beside),
+            Allocation::Blocks { .. } => self.grant_block(part, pool, hash, beside),
         }
     }
 
     fn grant_block(
         &self,
-        pool_number: usize,
+        part: usize,
         pool: &Pool,
         hash: u64,
         beside: Option<PortBlock>,
     ) -> Option<PortBlock> {
-        let given = self.given.get(pool_number)?;
+        let given = self.given.get(part)?;
         let take_in = |all: core::ops::Range<u64>| {
             let from = all.start + hash % (all.end - all.start).max(1);
             loop {
@@ -311,16 +317,37 @@ impl Nat64 {
 
     /// The number of the pool that a block is of.
     pub(crate) fn pool_of(&self, block: PortBlock) -> Option<usize> {
-        self.settings.pools.iter().position(|pool| pool.number(block).is_some())
+        self.part_of(block).map(|part| part / self.settings.parts_of_pool())
+    }
+
+    /// The number of a host's part of a pool.
+    pub(crate) fn part(&self, pool: usize, host: Ipv6Addr) -> usize {
+        let Some(shards) = &self.settings.shards else { return pool };
+        let shard = usize::from(shards.partition().of_host(host));
+        pool * self.settings.parts_of_pool() + shard
+    }
+
+    /// The number of the part that a block is of.
+    fn part_of(&self, block: PortBlock) -> Option<usize> {
+        let is_of =
+            |part: &usize| self.parts.get(*part).is_some_and(|it| it.number(block).is_some());
+        let Some(shards) = &self.settings.shards else { return (0..self.parts.len()).find(is_of) };
+        let shard = usize::from(shards.partition().of_v4(block.v4, block.low)?);
+        (shard..self.parts.len()).step_by(self.settings.parts_of_pool()).find(is_of)
     }
 
     /// The bit that says whether a block is assigned, and its pool's bitmap. By the block, not by the subscriber's
     /// pool, which may have another number since: the operator has put them into another order.
     fn given(&self, block: PortBlock) -> Option<(&BlockBitmap, u64)> {
-        let number = self.pool_of(block)?;
-        let pool = self.settings.pools.get(number)?;
+        let part = self.part_of(block)?;
+        let pool = self.parts.get(part)?;
         let gives = matches!(pool.allocation, Allocation::Blocks { .. });
-        Some((self.given.get(number).filter(|_| gives)?, pool.number(block)?))
+        Some((self.given.get(part).filter(|_| gives)?, pool.number(block)?))
+    }
+
+    /// Whether a block that no other subscriber gets is assigned; `None`: it is shared, computed, or none of a pool's.
+    pub(crate) fn is_assigned(&self, block: PortBlock) -> Option<bool> {
+        self.given(block).map(|(given, place)| given.has(place))
     }
 
     /// Marks a block as assigned.

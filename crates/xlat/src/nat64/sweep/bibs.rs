@@ -63,7 +63,7 @@ impl Pass<'_, '_> {
                 sessions == 0 && (since != created || self.view.age(created) > FIRST_SESSION)
             }
         };
-        is_over && flags & bib_flags::STATIC == 0
+        is_over && flags & bib_flags::STATIC == 0 && self.view.nat.settings.ages_host(bib.v6().0)
     }
 
     fn expire_bib(&mut self, bib: &Bib, protocol: Option<Protocol>) {

@@ -50,7 +50,7 @@ impl<'a> Pass<'a, '_> {
             self.tell_of(session, bib);
         }
         let timeout = self.view.nat.ticks.of_class(life.timeout);
-        if !self.expired(life.tick, timeout) {
+        if !self.expired(life.tick, timeout) || !self.ages(session) {
             self.count_session(session, life);
         } else if life.state == TcpState::Established as u8 {
             let after = SessionLife {
@@ -74,6 +74,13 @@ impl<'a> Pass<'a, '_> {
             // Another thread has just used it.
             self.count_session(session, session.life());
         }
+    }
+
+    /// Whether the session is this gateway's to end.
+    fn ages(&self, session: &Session) -> bool {
+        let settings = &self.view.nat.settings;
+        settings.shards.is_none()
+            || self.live_bib_of(session).is_none_or(|bib| settings.ages_host(bib.v6().0))
     }
 
     fn count_session(&mut self, session: &Session, life: SessionLife) {
@@ -120,7 +127,7 @@ impl<'a> Pass<'a, '_> {
             }
             is_last = bib.remove_session() == 0;
         }
-        self.forget(session);
+        self.view.forget_watched(session);
         let permission = PermissionKey::of(owner, &session.key());
         let died = session.life().permits.then(|| self.view.unpermit(&permission)).flatten();
         self.session_to_limbo(index, session);
@@ -147,21 +154,23 @@ impl<'a> Pass<'a, '_> {
             .filter(|bib| bib.state() == state::LIVE)
     }
 
+    fn unlink_session(&self, index: u32, session: &Session) -> Unlinked {
+        let chain = self.view.session_chain(&session.key());
+        chain.map_or(Unlinked::Absent, |chain| chain.unlink(index))
+    }
+}
+
+impl View<'_> {
     /// Removes the ALG's state of a session, unless the same ends have a new session.
-    fn forget(&self, session: &Session) {
-        let store = self.view.nat.alg_store();
+    pub(super) fn forget_watched(&self, session: &Session) {
+        let store = self.nat.alg_store();
         if store.number() == 0 || session.protocol.load(Relaxed) != Protocol::Tcp.number() {
             return;
         }
         let key = session.key();
-        if self.view.session(&key).is_none() {
+        if self.session(&key).is_none() {
             store.remove(&(key.local, key.remote));
         }
-    }
-
-    fn unlink_session(&self, index: u32, session: &Session) -> Unlinked {
-        let chain = self.view.session_chain(&session.key());
-        chain.map_or(Unlinked::Absent, |chain| chain.unlink(index))
     }
 }
 

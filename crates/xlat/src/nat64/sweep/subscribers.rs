@@ -73,6 +73,7 @@ impl Pass<'_, '_> {
         if !is_unused(subscriber)
             || life_parts(word).1 & ADDING != 0
             || !self.expired(last_used, self.view.nat.ticks.subscriber)
+            || !self.view.nat.settings.ages_host(subscriber.prefix())
         {
             return;
         }
@@ -100,7 +101,7 @@ impl Pass<'_, '_> {
     }
 }
 
-fn is_unused(subscriber: &Subscriber) -> bool {
+pub(super) fn is_unused(subscriber: &Subscriber) -> bool {
     subscriber.sessions.load(SeqCst) == 0
         && subscriber.ports.iter().all(|ports| ports.load(SeqCst) == 0)
 }

@@ -207,6 +207,18 @@ impl Subscriber {
         let _ = self.life.fetch_update(SeqCst, SeqCst, change);
     }
 
+    /// Replaces the blocks of a live subscriber that no other thread uses. They count as reported.
+    pub(crate) fn replace_blocks(&self, blocks: &[PortBlock]) {
+        for (room, block) in self.blocks.iter().zip(blocks) {
+            room.v4.store(block.v4.to_bits(), Relaxed);
+            room.low.store(block.low, Relaxed);
+            room.high.store(block.high, Relaxed);
+        }
+        let number = blocks.len().min(MAX_BLOCKS) as u32;
+        self.seen.store(number as u16, Relaxed);
+        self.life.store(life(self.state(), number), SeqCst);
+    }
+
     /// Appends a block. `false`: another thread is doing so, or there is no room.
     pub(crate) fn add(&self, block: PortBlock) -> bool {
         let before = self.life.load(Acquire);

@@ -10,7 +10,8 @@ use fordway_wire::ipv6::Ipv6Header;
 use fordway_wire::{get_u16, get_u32, protocol, put_u16, put_u32};
 
 use super::*;
-use crate::nat64::{Heap, Memory, Nat64, Pool, Range, Settings, Sizes, Sweeper};
+use crate::nat64::replica::{Replica, Replicated};
+use crate::nat64::{Heap, Memory, Nat64, Partition, Pool, Range, Settings, Shards, Sizes, Sweeper};
 use crate::packet::{ChecksumState, Gso, GsoKind, Offload, Packet};
 use crate::trace::Step;
 use crate::{Config, HEADROOM, State, Translator, Verdict};
@@ -310,6 +311,64 @@ fn a_connection_goes_on_after_a_kill() {
     assert_eq!((said.fields.seq, &said.payload[..]), (1007, &b"EPSV\r\n"[..]));
     let (_, counters) = gateway.nat.algs().next().unwrap();
     assert_eq!((counters.get(Event::Resumed), counters.get(Event::Session)), (1, 0));
+}
+
+/// Everything is one shard's.
+#[derive(Debug)]
+struct Whole;
+
+impl Partition for Whole {
+    fn shards(&self) -> u16 {
+        1
+    }
+
+    fn of_host(&self, _host: Ipv6Addr) -> u16 {
+        0
+    }
+
+    fn of_v4(&self, v4: Ipv4Addr, _port: u16) -> Option<u16> {
+        (v4 == POOL).then_some(0)
+    }
+
+    fn ranges(&self, _pool: usize, _shard: u16) -> Vec<Range> {
+        settings(false).pools[0].ranges.clone()
+    }
+}
+
+/// A standby with other hashes has the connection, and what an ALG has added to its sequence numbers.
+#[test]
+fn a_connection_goes_on_at_another_gateway() {
+    let now = Duration::from_secs(1000);
+    let gateway = |secret| {
+        let shards = Some(Arc::new(Shards::new(Whole)));
+        let settings = Settings { shards, ..settings(true) };
+        let memory: Arc<dyn Memory> = Arc::new(Heap::new(&settings.sizes, secret));
+        let nat = Arc::new(Nat64::new(settings, Arc::clone(&memory)).unwrap());
+        let replica = Replica::new(&nat, Replicated::default()).unwrap();
+        let translator = Translator::nat64(config(), Arc::clone(&nat)).unwrap();
+        let (state, steps) = (State::new(1), Vec::new());
+        (Gateway { memory, nat, translator, state, seconds: 1000, steps }, replica)
+    };
+    let ((mut first, mut owner), (mut second, mut standby)) = (gateway([3, 4]), gateway([5, 6]));
+    let mut sweeper = Sweeper::new();
+    owner.take_over(&first.nat, &mut sweeper, now, 0, &mut |_| {});
+    let heard = first.begin();
+    first.client(1001, 5012, flag::ACK, b"EPSV 2\r\n");
+    owner.scan(&first.nat, &mut Sweeper::new(), now, u32::MAX, &mut |change| {
+        standby.apply(&second.nat, &mut sweeper, now, change).unwrap();
+    });
+    standby.take_over(&second.nat, &mut sweeper, now, 0, &mut |_| {});
+    for gateway in [&mut first, &mut second] {
+        let said = gateway.server(&heard, 5012, 1007, flag::ACK, b"150 wait\r\n");
+        assert_eq!((said.src, said.dst), ((SERVER6.into(), 21), (HOST.into(), 4000)));
+        assert_eq!((said.fields.seq, said.fields.ack), (5012, 1009));
+    }
+    let more = |gateway: &mut Gateway| {
+        let client = gateway.client(1009, 5022, flag::ACK, b"NOOP\r\n");
+        let server = gateway.server(&heard, 5022, 1013, flag::ACK, b"200 done\r\n");
+        [written(&client), written(&server)]
+    };
+    assert_eq!(more(&mut first), more(&mut second), "octet by octet");
 }
 
 #[test]
