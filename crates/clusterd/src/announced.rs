@@ -4,7 +4,7 @@
 //! epoch of its shard, so that routers that compare it (as MED, for instance) prefer the later owner while the routes of one that
 //! was killed are still there. Routes of a shard that moves away stay for a moment, until the next owner's are known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fordway_cluster::{Nanos, Record, RecordKey, Shard, ShardMap};
@@ -17,8 +17,10 @@ use crate::data_path::{Change, DataPath};
 
 /// The metric of addresses that several shards have, with other ports each: all their owners are as good.
 pub const METRIC_SHARED: u32 = 1 << 31;
-/// How long the routes of a shard stay that was stopped.
+/// How long the routes of a shard stay that was stopped, and all of them beyond the lease.
 const HOLD: Duration = Duration::from_secs(2);
+/// After what time the kernel is asked again for what it has refused.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What is announced.
 #[derive(Clone, Debug)]
@@ -63,8 +65,8 @@ pub struct Announced<D> {
     netlink: Netlink,
     wanted: BTreeMap<(IpNet, Cause), Wanted>,
     /// What the table has, with its metric.
-    has: BTreeMap<IpNet, u32>,
-    /// When the first route goes.
+    has: BTreeSet<(IpNet, u32)>,
+    /// When to look at the table next.
     next: Option<Duration>,
     until: Nanos,
 }
@@ -76,7 +78,7 @@ impl<D: DataPath> Announced<D> {
         let filter = RouteFilter { table: Some(announcement.table), ..RouteFilter::default() };
         let routes = netlink.routes(filter)?;
         let ours = routes.iter().filter(|route| route.protocol == PROTOCOL);
-        let has: BTreeMap<_, _> = ours.map(|route| (route.destination, route.metric)).collect();
+        let has: BTreeSet<_> = ours.map(|route| (route.destination, route.metric)).collect();
         let gone = Some(boottime::now() + HOLD);
         let left = has
             .iter()
@@ -85,8 +87,10 @@ impl<D: DataPath> Announced<D> {
         Ok(Self { inner, announcement, netlink, wanted, has, next: gone, until: 0 })
     }
 
+    /// Routes are made with the next look at the table, of which there is one before anything else happens.
     fn want(&mut self, to: IpNet, cause: Cause, metric: u32) {
         self.wanted.insert((to, cause), Wanted { metric, until: None });
+        self.next = Some(Duration::ZERO);
     }
 
     /// Everything of these causes goes in a moment.
@@ -100,38 +104,54 @@ impl<D: DataPath> Announced<D> {
         }
     }
 
-    /// Makes the table what is wanted: of several causes, the least metric counts.
+    /// When the routes go if the lease is not extended.
+    fn end(&self) -> Option<Duration> {
+        (self.until != 0).then(|| Duration::from_nanos(self.until) + HOLD)
+    }
+
+    /// Makes the table what is wanted: of several causes, the least metric counts. Without a lease that lasts, nothing is.
     fn settle(&mut self) {
         let now = boottime::now();
         self.wanted.retain(|_, wanted| wanted.until.is_none_or(|until| now < until));
         self.next = self.wanted.values().filter_map(|wanted| wanted.until).min();
         let mut best: BTreeMap<IpNet, u32> = BTreeMap::new();
-        for ((to, _), Wanted { metric, .. }) in &self.wanted {
-            best.entry(*to).and_modify(|m| *m = (*m).min(*metric)).or_insert(*metric);
+        if self.end().is_none_or(|end| now < end) {
+            for ((to, _), Wanted { metric, .. }) in &self.wanted {
+                best.entry(*to).and_modify(|m| *m = (*m).min(*metric)).or_insert(*metric);
+            }
         }
-        let differ =
-            |one: &BTreeMap<IpNet, u32>, other: &BTreeMap<IpNet, u32>| -> Vec<(IpNet, u32)> {
-                let differs = one.iter().filter(|(to, metric)| other.get(to) != Some(metric));
-                differs.map(|(to, metric)| (*to, *metric)).collect()
-            };
-        let (new, old) = (differ(&best, &self.has), differ(&self.has, &best));
         // Another metric is another route for the kernel: the new one is there before the old one goes.
-        for (to, metric) in new {
+        let mut failed = BTreeSet::new();
+        for (to, metric) in best.iter().map(|(to, metric)| (*to, *metric)) {
+            if self.has.contains(&(to, metric)) {
+                continue;
+            }
             let added = self.netlink.add_route(&self.announcement.route(to, metric));
-            if !self.is_done(to, added, Errno::EEXIST) {
-                best.remove(&to);
+            if self.is_done(to, added, Errno::EEXIST) {
+                self.has.insert((to, metric));
+            } else {
+                failed.insert(to);
             }
         }
-        for (to, metric) in old {
+        let old = self.has.iter().filter(|(to, metric)| best.get(to) != Some(metric));
+        for (to, metric) in old.copied().collect::<Vec<_>>() {
+            if failed.contains(&to) {
+                continue;
+            }
             let deleted = self.netlink.delete_route(&self.announcement.route(to, metric));
-            if !self.is_done(to, deleted, Errno::ESRCH) {
-                best.entry(to).or_insert(metric);
+            if self.is_done(to, deleted, Errno::ESRCH) {
+                self.has.remove(&(to, metric));
+            } else {
+                failed.insert(to);
             }
         }
-        self.has = best;
+        if !failed.is_empty() {
+            let again = now + AGAIN;
+            self.next = Some(self.next.map_or(again, |next| next.min(again)));
+        }
     }
 
-    /// Whether the kernel has done it, or it was so before. What failed is tried again with the next change.
+    /// Whether the kernel has done it, or it was so before.
     fn is_done(&self, to: IpNet, result: fordway_net::Result<()>, was_so: Errno) -> bool {
         match result {
             Err(error) if error.errno() != Some(was_so as i32) => {
@@ -150,6 +170,7 @@ impl<D: DataPath> DataPath for Announced<D> {
 
     fn lease(&mut self, until: Nanos) {
         self.inner.lease(until);
+        let was_over = self.end().is_some_and(|end| end <= boottime::now());
         let before = std::mem::replace(&mut self.until, until);
         if until == 0 {
             self.let_go(|_| true);
@@ -157,7 +178,8 @@ impl<D: DataPath> DataPath for Announced<D> {
             for prefix in self.announcement.pool6.clone() {
                 self.want(prefix.into(), Cause::Lease, METRIC_SHARED);
             }
-            self.settle();
+        } else if was_over {
+            self.next = Some(Duration::ZERO);
         }
     }
 
@@ -168,11 +190,12 @@ impl<D: DataPath> DataPath for Announced<D> {
             let metric = if is_shared { METRIC_SHARED } else { newest };
             self.want(prefix.into(), Cause::Shard(shard), metric);
         }
-        self.settle();
     }
 
     fn changes(&mut self) -> Vec<Change> {
-        if self.next.is_some_and(|next| next <= boottime::now()) {
+        let now = boottime::now();
+        let is_over = self.end().is_some_and(|end| end <= now) && !self.has.is_empty();
+        if is_over || self.next.is_some_and(|next| next <= now) {
             self.settle();
         }
         self.inner.changes()
@@ -198,7 +221,7 @@ impl<D: DataPath> DataPath for Announced<D> {
 
 impl<D> Drop for Announced<D> {
     fn drop(&mut self) {
-        // While the lease lasts, the data path goes on without this process, and another one takes its routes over.
+        // While a lease lasts, the data path goes on without this process, and another one takes its routes over.
         if self.until == 0 {
             for (to, metric) in std::mem::take(&mut self.has) {
                 let _ = self.netlink.delete_route(&self.announcement.route(to, metric));

@@ -51,6 +51,8 @@ pub struct PeerSettings {
 /// How gateways talk to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelSettings {
+    /// The DNS name of this gateway's own certificate.
+    pub name: String,
     /// Where this one listens.
     pub listen: SocketAddr,
     /// The others.

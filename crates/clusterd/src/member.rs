@@ -16,6 +16,8 @@ use crate::store::{Store, StoreCounts, StoreError, StoreSettings};
 
 /// Inputs that wait.
 const QUEUE: usize = 4096;
+/// Inputs that are taken without a look at the time.
+const BURST: usize = 64;
 
 /// What a member is told.
 #[derive(Clone, Debug)]
@@ -50,7 +52,7 @@ pub enum Error {
 pub enum Ended {
     /// It has left, as the operator wanted; nothing is translated.
     Left,
-    /// Another process of this host has taken its place, and its data path.
+    /// Another process of this host has taken its place, and its data path, which this one has not touched since. It has to end.
     Replaced,
     /// Nobody holds its [`Handle`] any more. The data path goes on until its deadline.
     Released,
@@ -165,8 +167,9 @@ impl<D: DataPath> Member<D> {
                 },
                 Some(input) = self.inputs.recv() => {
                     self.feed(input);
-                    // What waits, waits already.
-                    while let Ok(input) = self.inputs.try_recv() {
+                    // What waits, waits already; and the time is looked at now and then.
+                    for _ in 1..BURST {
+                        let Ok(input) = self.inputs.try_recv() else { break };
                         self.feed(input);
                     }
                 }
@@ -181,6 +184,10 @@ impl<D: DataPath> Member<D> {
         while let Some(input) = inputs.pop_front() {
             let mut actions = Vec::new();
             self.cluster.handle(now(), input, &mut actions);
+            if self.cluster.phase() == Phase::Replaced {
+                // The data path is another process's.
+                return;
+            }
             for action in actions {
                 self.act(action, &mut inputs);
             }

@@ -17,13 +17,13 @@ use async_nats::jetstream::context::KeyValueErrorKind;
 use async_nats::jetstream::kv::{self, Operation, UpdateErrorKind};
 use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, ConnectOptions};
+use async_nats::{Client, ConnectOptions, Event};
 use fordway_cluster::{Input, Key, Member, Revision, Shard, Value, decode, encode};
 use futures_util::StreamExt;
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
-use log::{HISTORY, Log, Stored};
+use log::{Gap, HISTORY, Log, Stored, Told};
 
 /// How long an answer of the server is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -119,6 +119,8 @@ pub(crate) struct Store {
     counters: Arc<Counters>,
     /// Why the bucket is not watched.
     trouble: Arc<ArcSwapOption<String>>,
+    /// What the client has complained of last.
+    complaint: Arc<ArcSwapOption<String>>,
     log: Arc<Mutex<Log>>,
     inputs: Sender<Input>,
 }
@@ -131,11 +133,27 @@ impl Store {
         name: &str,
         inputs: Sender<Input>,
     ) -> Result<Self, StoreError> {
-        let client = options(settings, name).await?.connect(&settings.servers).await?;
+        let complaint = Arc::new(ArcSwapOption::empty());
+        let options = options(settings, name)?.event_callback({
+            let complaint = Arc::clone(&complaint);
+            move |event| {
+                let complaint = Arc::clone(&complaint);
+                async move {
+                    match event {
+                        Event::Connected => complaint.store(None),
+                        Event::ClientError(_) | Event::ServerError(_) => {
+                            complaint.store(Some(Arc::new(event.to_string())));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        });
+        let client = options.connect(&settings.servers).await?;
         let bucket = Arc::new(ArcSwapOption::empty());
         let trouble = Arc::new(ArcSwapOption::empty());
         let (counters, log) = (Arc::default(), Arc::default());
-        let store = Self { client, bucket, counters, trouble, log, inputs };
+        let store = Self { client, bucket, counters, trouble, complaint, log, inputs };
         tokio::spawn(store.clone().follow(settings.clone()));
         Ok(store)
     }
@@ -161,12 +179,14 @@ impl Store {
 
     /// Why it is not open; nothing while it is, or nobody knows.
     pub(crate) fn trouble(&self) -> Option<String> {
-        let is_connected = self.client.connection_state() == State::Connected;
-        match self.trouble.load_full() {
-            Some(why) => Some(why.to_string()),
-            None if !is_connected => Some("no server is connected".into()),
-            None => None,
+        if self.client.connection_state() != State::Connected {
+            let why = self.complaint.load_full();
+            return Some(why.map_or_else(
+                || "no server is connected".into(),
+                |why| format!("no server is connected: {why}"),
+            ));
         }
+        self.trouble.load_full().map(|why| why.to_string())
     }
 
     fn usable(&self) -> Option<Arc<kv::Store>> {
@@ -226,25 +246,28 @@ impl Store {
     }
 
     /// Takes what the watch tells, and tells what counts.
-    async fn take(&self, entry: &kv::Entry) {
+    async fn take(&self, entry: &kv::Entry) -> Result<(), Gap> {
         let Some(key) = parse(&entry.key) else {
             tracing::warn!("the store has a key that is none of a cluster's: {}", entry.key);
-            return;
+            return self.log().pass(entry.revision);
         };
-        let stored = match (entry.operation, decode::<Stored>(&entry.value)) {
-            (Operation::Put, Ok(stored)) => Some(stored),
-            // Removed by hand, or written by somebody else: it does not count.
-            _ => {
+        let told = match (entry.operation, decode::<Stored>(&entry.value)) {
+            (Operation::Put, Ok(stored)) => Told::Stored(stored),
+            (Operation::Put, Err(error)) => {
                 count(&self.counters.malformed);
-                tracing::error!("the store's value of {} is none of a gateway's", entry.key);
-                None
+                let why = format!("the store's value of {} is {error}", entry.key);
+                tracing::error!("{why}");
+                self.trouble.store(Some(Arc::new(why)));
+                Told::Unknown
             }
+            (Operation::Delete | Operation::Purge, _) => Told::Removed,
         };
-        let counts = self.log().put(key, entry.revision, stored);
+        let counts = self.log().put(key, entry.revision, told)?;
         if let Some((revision, value)) = counts {
             let input = Input::Entry { key, revision, value: Some(value) };
             let _ = self.inputs.send(input).await;
         }
+        Ok(())
     }
 
     /// The list of keys is complete.
@@ -301,12 +324,18 @@ impl Store {
             self.listed(is_synced).await;
         }
         let mut ticks = tokio::time::interval(LOOK);
-        let (mut last, mut seen_at) = (0, Instant::now());
+        let mut last = 0;
+        // A revision that was acknowledged and not told yet, and since when.
+        let mut owed: Option<(Revision, Instant)> = None;
         loop {
             tokio::select! {
                 entry = watch.next() => {
                     let Some(entry) = entry.transpose()? else { return Ok(()) };
-                    self.take(&entry).await;
+                    if self.take(&entry).await == Err(Gap) {
+                        // With what it knows, nobody may write.
+                        self.log().begin();
+                        return Err("a watch has missed values".into());
+                    }
                     last = last.max(entry.revision);
                     if entry.seen_current && !is_listed {
                         is_listed = true;
@@ -315,11 +344,18 @@ impl Store {
                 }
                 _ = ticks.tick() => {
                     // One's own writes come by the watch as well.
-                    if last >= self.counters.acknowledged.load(Ordering::Relaxed) {
-                        seen_at = Instant::now();
-                    } else if seen_at.elapsed() > LATE {
-                        return Ok(());
-                    }
+                    owed = match owed {
+                        Some((revision, since)) if last < revision => {
+                            if since.elapsed() > LATE {
+                                return Ok(());
+                            }
+                            owed
+                        }
+                        _ => {
+                            let revision = self.counters.acknowledged.load(Ordering::Relaxed);
+                            (is_listed && last < revision).then(|| (revision, Instant::now()))
+                        }
+                    };
                     if self.inputs.is_closed() {
                         return Ok(());
                     }
@@ -349,8 +385,12 @@ async fn open(context: &Context, settings: &StoreSettings) -> Result<kv::Store, 
         let (has, wanted) = (has.num_replicas, settings.replicas);
         return Err(wrong(&format!("{has} replicas, not {wanted}")).into());
     }
-    if has.max_messages_per_subject < HISTORY as i64 {
+    // Without a limit it has -1.
+    if (1..HISTORY as i64).contains(&has.max_messages_per_subject) {
         return Err(wrong(&format!("a history of less than {HISTORY} values")).into());
+    }
+    if has.discard == DiscardPolicy::Old && (has.max_bytes > 0 || has.max_messages > 0) {
+        return Err(wrong("a limit beyond which it loses its oldest values").into());
     }
     if has.storage != StorageType::File {
         return Err(wrong("its values in memory: a restart of its servers would lose them").into());
@@ -384,7 +424,7 @@ fn stream(settings: &StoreSettings) -> stream::Config {
     }
 }
 
-async fn options(settings: &StoreSettings, name: &str) -> Result<ConnectOptions, StoreError> {
+fn options(settings: &StoreSettings, name: &str) -> Result<ConnectOptions, StoreError> {
     let text = |path: &PathBuf| {
         std::fs::read_to_string(path).map_err(|error| StoreError::File(path.clone(), error))
     };

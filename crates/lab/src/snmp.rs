@@ -167,7 +167,8 @@ impl Agent {
         Err(LabError::Usage(format!("{} has no interface {name}: {hint}", self.name)))
     }
 
-    /// Packets of an interface so far. Counters of 32 bits may wrap within a trial: they are refused.
+    /// Packets of an interface so far. Counters of packets of 32 bits may wrap within a trial: they are refused. Those of drops have
+    /// no more.
     pub(crate) fn packets(&mut self, interface: &str) -> Result<Packets> {
         let row = self.row(interface)?;
         let of = |column: &str| format!("{column}.{row}");
@@ -294,7 +295,7 @@ fn in_words(error: &snmp2::Error, access: &Access) -> String {
 
 /// The agent's address, with or without a port.
 fn address(agent: &str) -> Result<SocketAddr> {
-    let bad = |why: String| LabError::Usage(format!("--snmp {agent}: {why}"));
+    let bad = |why: String| LabError::Usage(format!("SNMP agent {agent}: {why}"));
     if let Ok(address) = agent.parse::<std::net::IpAddr>() {
         return Ok(SocketAddr::new(address, PORT));
     }

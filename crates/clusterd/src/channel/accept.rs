@@ -1,5 +1,7 @@
 //! Connections of other gateways, by which their messages come.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use fordway_cluster::{Input, decode};
@@ -14,7 +16,7 @@ use tokio_util::codec::FramedRead;
 use super::tls::Tls;
 use super::{ChannelError, ChannelSettings, Counters, PATIENCE, count, frames, tune};
 
-/// Handshakes at a time; other connections are refused.
+/// Handshakes at a time; other connections are refused, but those from a gateway's address.
 const HANDSHAKES: usize = 32;
 /// Connections that wait for the kernel's listener.
 const BACKLOG: i32 = 128;
@@ -30,11 +32,14 @@ pub(super) fn open(
         .and_then(TcpListener::from_std)
         .map_err(|error| ChannelError::Listen(settings.listen, error))?;
     let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
+    let peers: BTreeSet<IpAddr> = settings.peers.iter().map(|peer| peer.address.ip()).collect();
     tokio::spawn(async move {
         let taken = listen::accept(&listener, "cluster", |stream, from| {
-            let Ok(permit) = Arc::clone(&handshakes).try_acquire_owned() else {
-                count(&counters.refused);
-                return;
+            // Strangers never take a gateway's place.
+            let is_peer = peers.contains(&from.ip().to_canonical());
+            let permit = match Arc::clone(&handshakes).try_acquire_owned() {
+                Err(_) if !is_peer => return count(&counters.refused),
+                permit => permit.ok(),
             };
             let (tls, inputs, counters) = (Arc::clone(&tls), inputs.clone(), Arc::clone(&counters));
             tokio::spawn(async move {
@@ -44,7 +49,11 @@ pub(super) fn open(
                     Ok(known) => receive(known, &inputs, &counters).await,
                     Err(why) => {
                         count(&counters.refused);
-                        tracing::warn!("a connection of {from} was refused: {why}");
+                        if is_peer {
+                            tracing::warn!("a connection of {from} was refused: {why}");
+                        } else {
+                            tracing::debug!("a connection of {from} was refused: {why}");
+                        }
                     }
                 }
             });
@@ -64,9 +73,8 @@ async fn greet(stream: TcpStream, tls: &Tls) -> Result<Known, String> {
     tune(&stream).map_err(|error| error.to_string())?;
     let acceptor = tls.acceptor().map_err(|error| error.to_string())?;
     let stream = acceptor.accept(stream).await.map_err(|error| error.to_string())?;
-    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let member = certificate.and_then(|certificate| tls.whose(certificate));
-    Ok((member.ok_or("its certificate is none of a gateway's")?, stream))
+    let member = tls.whose(stream.get_ref().1.peer_certificates());
+    Ok((member.ok_or("its certificate is none of one gateway's")?, stream))
 }
 
 async fn receive((from, stream): Known, inputs: &Sender<Input>, counters: &Counters) {

@@ -71,7 +71,11 @@ async fn connect(peer: &Peer, tls: &Tls) -> Result<TlsStream<TcpStream>, String>
         connector.connect(peer.name.clone(), stream).await
     };
     let done = timeout(PATIENCE, connecting).await;
-    done.map_err(|_| "it does not answer".to_owned())?.map_err(|error| error.to_string())
+    let stream = done.map_err(|_| "it does not answer".to_owned())?.map_err(|e| e.to_string())?;
+    match tls.whose(stream.get_ref().1.peer_certificates()) {
+        Some(member) if member == peer.number => Ok(stream),
+        _ => Err("its certificate has the name of another gateway as well".into()),
+    }
 }
 
 /// Until nobody sends any more; why it can't go on.

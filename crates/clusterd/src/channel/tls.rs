@@ -20,7 +20,8 @@ pub(super) struct Tls {
     ca: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
-    peers: Vec<(ServerName<'static>, Member)>,
+    /// All gateways' names; `None`: its own.
+    names: Vec<(ServerName<'static>, Option<Member>)>,
 }
 
 /// What the files hold.
@@ -50,8 +51,10 @@ pub(super) fn name(text: &str) -> Result<ServerName<'static>, ChannelError> {
 impl Tls {
     pub(super) fn new(settings: &ChannelSettings) -> Result<Self, ChannelError> {
         let ChannelSettings { ca, certificate, key, peers, .. } = settings.clone();
-        let peers = peers.iter().map(|peer| Ok((name(&peer.name)?, peer.member)));
-        let tls = Self { ca, certificate, key, peers: peers.collect::<Result<_, ChannelError>>()? };
+        let peers = peers.iter().map(|peer| Ok((name(&peer.name)?, Some(peer.member))));
+        let mut names = peers.collect::<Result<Vec<_>, ChannelError>>()?;
+        names.push((name(&settings.name)?, None));
+        let tls = Self { ca, certificate, key, names };
         // What is wrong at the start is told at the start.
         tls.connector().and(tls.acceptor())?;
         Ok(tls)
@@ -89,12 +92,13 @@ impl Tls {
         Ok(Arc::new(config.map_err(|error| bad(&self.certificate, error))?).into())
     }
 
-    /// Whose certificate this is, of those that [`Tls::acceptor`] has verified.
-    pub(super) fn whose(&self, certificate: &CertificateDer<'_>) -> Option<Member> {
-        let parsed = webpki::EndEntityCert::try_from(certificate).ok()?;
+    /// Whose verified certificate this is: that of the one gateway whose name it has. One for several would let each speak for the
+    /// others.
+    pub(super) fn whose(&self, certificates: Option<&[CertificateDer<'_>]>) -> Option<Member> {
+        let parsed = webpki::EndEntityCert::try_from(certificates?.first()?).ok()?;
         let is = |name: &ServerName<'_>| parsed.verify_is_valid_for_subject_name(name).is_ok();
-        let mut known = self.peers.iter().filter(|(name, _)| is(name)).map(|(_, member)| *member);
-        // One for several gateways would let each speak for the others.
-        known.next().filter(|_| known.next().is_none())
+        let mut known = self.names.iter().filter(|(name, _)| is(name)).map(|(_, member)| *member);
+        let first = known.next()?;
+        first.filter(|_| known.next().is_none())
     }
 }

@@ -23,6 +23,21 @@ pub(super) struct Stored {
     pub(super) value: Value,
 }
 
+/// What the bucket has at a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// A value.
+    Stored(Stored),
+    /// The mark that somebody has removed the key by hand.
+    Removed,
+    /// Something that this version does not know.
+    Unknown,
+}
+
+/// Values are missing between what was told last and this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap;
+
 #[derive(Debug, Default)]
 struct State {
     /// The last value's revision, whether it counts or not.
@@ -31,6 +46,8 @@ struct State {
     valid: Revision,
     /// How many values were told.
     told: usize,
+    /// Something was told that this version does not know.
+    is_unknown: bool,
     /// Values of which nobody knows yet whether they count.
     pending: Vec<(Revision, Stored)>,
 }
@@ -39,14 +56,16 @@ struct State {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     keys: BTreeMap<Key, State>,
+    /// The last revision of all keys.
+    last: Revision,
     is_listed: bool,
-    /// Values that don't count.
+    /// Values that don't count, of those that were told since the list was complete.
     pub(super) overruled: u64,
 }
 
 impl State {
     /// What counts of those that are pending; `None`: it can't be known yet.
-    fn resolve(&mut self, overruled: &mut u64) -> Option<(Revision, Value)> {
+    fn resolve(&mut self) -> Option<(Revision, Value)> {
         // Whoever writes replaces what counts, as far as he knows, and he knows that for sure.
         let replaced: BTreeSet<Revision> =
             self.pending.iter().map(|(_, stored)| stored.replaces).collect();
@@ -59,8 +78,6 @@ impl State {
             if counts.is_none() || stored.replaces == self.valid {
                 self.valid = revision;
                 counts = Some((revision, stored.value));
-            } else {
-                *overruled += 1;
             }
         }
         counts
@@ -68,47 +85,70 @@ impl State {
 }
 
 impl Log {
-    /// Everything is told anew.
+    /// Everything is told anew; until that is done, nothing is written.
     pub(super) fn begin(&mut self) {
-        (self.keys, self.is_listed) = (BTreeMap::new(), false);
+        (self.keys, self.last, self.is_listed) = (BTreeMap::new(), 0, false);
     }
 
-    /// The next value of the bucket; `None`: it is none of a gateway's. If it counts, it is given back, once the list is complete.
+    /// A key that is none of a gateway's has a value.
+    pub(super) fn pass(&mut self, revision: Revision) -> Result<(), Gap> {
+        if self.is_listed && self.last != 0 && revision > self.last + 1 {
+            return Err(Gap);
+        }
+        self.last = self.last.max(revision);
+        Ok(())
+    }
+
+    /// What the bucket has next. If it counts, it is given back, once the list is complete. From then on every revision has to be
+    /// told: a watch that goes on after an interruption may have missed values which are kept no longer.
     pub(super) fn put(
         &mut self,
         key: Key,
         revision: Revision,
-        stored: Option<Stored>,
-    ) -> Option<(Revision, Value)> {
+        told: Told,
+    ) -> Result<Option<(Revision, Value)>, Gap> {
+        if revision <= self.last {
+            return Ok(None);
+        }
+        self.pass(revision)?;
         let state = self.keys.entry(key).or_default();
         (state.last, state.told) = (revision, state.told + 1);
-        let stored = stored?;
+        let stored = match told {
+            Told::Stored(stored) => stored,
+            Told::Removed => return Ok(None),
+            Told::Unknown => {
+                state.is_unknown = true;
+                return Ok(None);
+            }
+        };
         if self.is_listed && state.valid != 0 {
             if stored.replaces != state.valid {
                 self.overruled += 1;
-                return None;
+                return Ok(None);
             }
             state.valid = revision;
-            return Some((revision, stored.value));
+            return Ok(Some((revision, stored.value)));
         }
         state.pending.push((revision, stored));
-        if self.is_listed { state.resolve(&mut self.overruled) } else { None }
+        Ok(if self.is_listed { state.resolve() } else { None })
     }
 
     /// Every value that the bucket had at the start was told: what counts of them.
     pub(super) fn listed(&mut self) -> Vec<(Key, Revision, Value)> {
         self.is_listed = true;
-        let overruled = &mut self.overruled;
         let all = self.keys.iter_mut().filter_map(|(key, state)| {
-            state.resolve(overruled).map(|(revision, value)| (*key, revision, value))
+            state.resolve().map(|(revision, value)| (*key, revision, value))
         });
         all.collect()
     }
 
-    /// For a write that replaces what counts: the last revision of the key. `None`: something else counts.
+    /// For a write that replaces what counts: the last revision of the key. `None`: something else counts, or nobody knows what.
     pub(super) fn expected(&self, key: Key, replaces: Revision) -> Option<Revision> {
-        let (last, valid) = self.keys.get(&key).map_or((0, 0), |state| (state.last, state.valid));
-        (self.is_listed && valid == replaces).then_some(last)
+        let Some(state) = self.keys.get(&key) else {
+            return (self.is_listed && replaces == 0).then_some(0);
+        };
+        let is_open = state.valid == 0 && (state.is_unknown || !state.pending.is_empty());
+        (self.is_listed && !is_open && state.valid == replaces).then_some(state.last)
     }
 }
 
@@ -119,8 +159,12 @@ mod tests {
 
     const KEY: Key = Key::Config;
 
-    fn stored(replaces: Revision, value: u64) -> Option<Stored> {
-        Some(Stored { replaces, value: Value::Config(value) })
+    fn stored(replaces: Revision, value: u64) -> Told {
+        Told::Stored(Stored { replaces, value: Value::Config(value) })
+    }
+
+    fn counts(revision: Revision, value: u64) -> Result<Option<(Revision, Value)>, Gap> {
+        Ok(Some((revision, Value::Config(value))))
     }
 
     fn live() -> Log {
@@ -133,14 +177,14 @@ mod tests {
     fn the_first_of_two_that_replace_the_same_counts() {
         let mut log = live();
         assert_eq!(log.expected(KEY, 0), Some(0));
-        assert_eq!(log.put(KEY, 1, stored(0, 10)), Some((1, Value::Config(10))));
-        assert_eq!(log.put(KEY, 2, stored(1, 20)), Some((2, Value::Config(20))));
-        assert_eq!(log.put(KEY, 3, stored(1, 30)), None);
+        assert_eq!(log.put(KEY, 1, stored(0, 10)), counts(1, 10));
+        assert_eq!(log.put(KEY, 2, stored(1, 20)), counts(2, 20));
+        assert_eq!(log.put(KEY, 3, stored(1, 30)), Ok(None));
         // The next write replaces what counts, and the server has to be told its last one.
         assert_eq!((log.expected(KEY, 2), log.expected(KEY, 3)), (Some(3), None));
-        assert_eq!(log.put(KEY, 4, None), None);
+        assert_eq!(log.put(KEY, 4, Told::Removed), Ok(None));
         assert_eq!(log.expected(KEY, 2), Some(4));
-        assert_eq!(log.put(KEY, 5, stored(2, 40)), Some((5, Value::Config(40))));
+        assert_eq!(log.put(KEY, 5, stored(2, 40)), counts(5, 40));
         assert_eq!(log.overruled, 1);
     }
 
@@ -148,7 +192,7 @@ mod tests {
     fn who_comes_later_knows_the_same() {
         let mut log = Log::default();
         for (revision, replaces) in [(1, 0), (2, 1), (3, 1), (4, 0)] {
-            assert_eq!(log.put(KEY, revision, stored(replaces, revision)), None);
+            assert_eq!(log.put(KEY, revision, stored(replaces, revision)), Ok(None));
             assert_eq!(log.expected(KEY, 0), None, "nobody writes before the list is complete");
         }
         assert_eq!(log.listed(), [(KEY, 2, Value::Config(2))]);
@@ -159,13 +203,45 @@ mod tests {
         // More than are kept, and none of them replaces another.
         let mut log = Log::default();
         for revision in 0..HISTORY as u64 {
-            log.put(KEY, 100 + revision, stored(99, revision));
+            assert_eq!(log.put(KEY, 100 + revision, stored(99, revision)), Ok(None));
         }
         assert!(log.listed().is_empty());
-        assert_eq!(log.expected(KEY, 99), None);
+        assert_eq!((log.expected(KEY, 99), log.expected(KEY, 0)), (None, None));
         // Somebody who knows has written.
         let last = 100 + HISTORY as u64;
-        assert_eq!(log.put(KEY, last, stored(100, 7)), Some((last, Value::Config(7))));
+        assert_eq!(log.put(KEY, last, stored(100, 7)), counts(last, 7));
+    }
+
+    #[test]
+    fn who_has_missed_something_begins_anew() {
+        let mut log = live();
+        assert_eq!(log.put(KEY, 1, stored(0, 10)), counts(1, 10));
+        // Another key is heard of; the watch was interrupted, and 2 to 70 are kept no longer.
+        assert_eq!(
+            log.put(Key::Lease(fordway_cluster::Member(1)), 2, stored(0, 10)),
+            counts(2, 10)
+        );
+        assert_eq!(log.put(KEY, 71, stored(70, 20)), Err(Gap));
+        log.begin();
+        assert_eq!(log.expected(KEY, 1), None, "nothing is written with what was known before");
+        for (revision, replaces) in [(70, 69), (71, 70), (72, 1)] {
+            assert_eq!(log.put(KEY, revision, stored(replaces, revision)), Ok(None));
+        }
+        assert_eq!(log.listed(), [(KEY, 71, Value::Config(71))]);
+        assert_eq!(log.put(KEY, 72, stored(71, 9)), Ok(None), "told twice");
+    }
+
+    #[test]
+    fn what_another_version_has_written_is_not_replaced() {
+        let mut log = Log::default();
+        log.put(KEY, 1, Told::Unknown).unwrap();
+        log.listed();
+        assert_eq!(log.expected(KEY, 0), None);
+        // A key that somebody has removed is absent.
+        let mut log = Log::default();
+        log.put(KEY, 1, Told::Removed).unwrap();
+        log.listed();
+        assert_eq!(log.expected(KEY, 0), Some(1));
     }
 
     proptest! {
@@ -179,7 +255,7 @@ mod tests {
                 // At most a few lag behind, as writers are few.
                 for (revision, value) in written.iter().skip(*at).take(reads as usize + 8) {
                     *at += 1;
-                    if let Some((revision, _)) = log.put(KEY, *revision, Some(value.clone())) {
+                    if let Some((revision, _)) = log.put(KEY, *revision, Told::Stored(value.clone())).unwrap() {
                         *valid = revision;
                     }
                 }
@@ -197,7 +273,7 @@ mod tests {
             }
             for (log, at, valid) in &mut logs {
                 for (revision, value) in written.iter().skip(*at) {
-                    if let Some((revision, _)) = log.put(KEY, *revision, Some(value.clone())) {
+                    if let Some((revision, _)) = log.put(KEY, *revision, Told::Stored(value.clone())).unwrap() {
                         prop_assert!(chain.contains(&revision));
                         *valid = revision;
                     }
@@ -208,13 +284,13 @@ mod tests {
             let (listed, later) = written.split_at(joins.min(written.len()));
             let mut late = Log::default();
             for (revision, value) in listed.iter().skip(listed.len().saturating_sub(HISTORY)) {
-                prop_assert_eq!(late.put(KEY, *revision, Some(value.clone())), None);
+                prop_assert_eq!(late.put(KEY, *revision, Told::Stored(value.clone())), Ok(None));
             }
             let found = late.listed().pop().map(|(_, revision, _)| revision);
             let wanted = chain.iter().rev().find(|one| listed.iter().any(|(revision, _)| revision == *one));
             prop_assert_eq!(found.as_ref(), wanted);
             for (revision, value) in later {
-                let counts = late.put(KEY, *revision, Some(value.clone())).is_some();
+                let counts = late.put(KEY, *revision, Told::Stored(value.clone())).unwrap().is_some();
                 prop_assert_eq!(counts, chain.contains(revision));
             }
         }

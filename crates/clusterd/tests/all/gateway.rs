@@ -183,6 +183,7 @@ fn settings(given: &Value) -> MemberSettings {
                 .map(|_| (path("certificate"), path("key"))),
         },
         channel: ChannelSettings {
+            name: format!("gw{me}.example"),
             listen: address(me),
             peers: peers.collect(),
             ca: path("ca"),

@@ -4,7 +4,7 @@ use fordway_testhost::has_programs;
 use fordway_testhost::namespace::can_test;
 use nix::sys::signal::Signal;
 
-use crate::gateway::timing;
+use crate::gateway::{TABLE, timing};
 use crate::world::{MIDDLE, World, address, owned};
 
 /// Records in each shard.
@@ -181,6 +181,11 @@ fn who_is_cut_off_stops_and_the_others_go_on() {
         own(0) + own(1) == 16 && all[2].1["left_ms"] == 0
     });
     assert_eq!(owned(&before), owned(&cut[..2]), "with their records");
+    fordway_testhost::poll("nobody is told to come to it any more", || {
+        let of = |family| format!("{family} route show table {TABLE}");
+        let left = ["-4", "-6"].map(|family| world.hosts[2].output("ip", &of(family)));
+        left.iter().all(String::is_empty).then_some(())
+    });
     world.mend(2);
     let back = world.settled(&[0, 1, 2]);
     assert_eq!(owned(&before), owned(&back));

@@ -142,8 +142,12 @@ fn routers_follow_the_owners_of_shards() {
     world.settled(&[1, 2]);
     follows(&mut world, 3);
     let left = |world: &World, number: usize| {
-        world.hosts[number].output("ip", &format!("route show table {TABLE}"))
+        let of = |family| {
+            world.hosts[number].output("ip", &format!("{family} route show table {TABLE}"))
+        };
+        of("-4") + &of("-6")
     };
+    assert!(left(&world, 1).contains("blackhole 64:ff9b::/96"), "{}", left(&world, 1));
     assert!(left(&world, 0).contains("blackhole 198.51.100."), "the dead one's are still there");
     // The next process gives them up, as far as it does not own their shards.
     world.start(0);

@@ -34,6 +34,7 @@ fn servers_see_certificates_and_passwords_of_gateways() {
     world.kill(1);
     std::fs::write(world.folder().join("password"), "guess").unwrap();
     world.start(1);
+    world.until("it says why", |all| all[1].1["store_error"].to_string().contains("uthoriz"));
     let all = world.settled(&[0]);
     assert_eq!((&all[1].1["is_store_open"], &all[1].1["written"]), (&json!(false), &json!(0)));
     world.check();

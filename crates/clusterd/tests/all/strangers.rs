@@ -41,16 +41,23 @@ fn strangers_are_refused_and_counted() {
     let before = refused(&mut world);
     let folder = world.folder().to_path_buf();
     let middle = std::sync::Arc::clone(&world.middle);
-    // No certificate; one of another authority for a gateway's name; one of ours for a name that is none.
+    // No certificate; one of another authority for a gateway's name; one of ours for a name that is
+    // none, and one for two.
     connect(&middle, &[]);
     let other = Authority::new(&folder, "other-ca");
     let [alien, alien_key] = other.write(&folder, "alien", &["gw1.example"]);
     connect(&middle, &["-cert", alien.to_str().unwrap(), "-key", alien_key.to_str().unwrap()]);
+    for (file, names) in
+        [("nobody", &["gw7.example"][..]), ("both", &["gw0.example", "gw1.example"])]
+    {
+        let [certificate, key] = world.authority.write(&folder, file, names);
+        connect(&middle, &["-cert", certificate.to_str().unwrap(), "-key", key.to_str().unwrap()]);
+    }
     let [mut no_tls, _idle] =
         [0, 1].map(|_| middle.run(|| TcpStream::connect((address(0), PORT)).expect("it listens")));
     no_tls.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     fordway_testhost::poll("all were refused", || {
-        (refused(&mut world) >= before + 4).then_some(())
+        (refused(&mut world) >= before + 6).then_some(())
     });
     // A gateway that talks nonsense loses its connection, and nothing else happens.
     let (certificate, key) = (folder.join("gw1.pem"), folder.join("gw1.key"));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Availability, Context, Counted, Deployed, Mechanism, run_dir};
 use crate::error::{LabError, Result};
-use crate::process::{COMMAND_LIMIT, Output, run_all, start};
+use crate::process::{COMMAND_LIMIT, Finished, Output, run_all, run_str, start};
 use crate::snmp::{Access, Agent, Packets};
 use crate::state::Down;
 
@@ -34,13 +34,22 @@ fn unfit(device: &str, take: bool) -> Option<String> {
     if read("carrier").trim() != "1" {
         return Some(format!("{device} has no carrier: ip link set {device} up, and cable it"));
     }
-    let shown =
-        crate::process::run_str(&["ip", "-j", "addr", "show", "dev", device, "scope", "global"]);
-    let shown = shown.map(|out| out.stdout).unwrap_or_default();
-    let has_address = shown.contains("\"local\"");
-    (take && has_address).then(|| {
-        format!("{device} has addresses, which it would lose (`take`): ip addr flush dev {device} scope global")
-    })
+    if !take {
+        return None;
+    }
+    if folder.join("master").exists() {
+        return Some(format!(
+            "{device} belongs to a bridge or a bond, which would lose it (`take`)"
+        ));
+    }
+    let show = ["ip", "-j", "addr", "show", "dev", device, "scope", "global"];
+    match run_str(&show).and_then(Finished::ok) {
+        Ok(shown) if !shown.stdout.contains("\"local\"") => None,
+        Ok(_) => Some(format!(
+            "{device} has addresses, which it would lose (`take`): ip addr flush dev {device} scope global"
+        )),
+        Err(error) => Some(format!("nobody knows whether {device} has addresses: {error}")),
+    }
 }
 
 impl Mechanism for Device {

@@ -19,17 +19,27 @@ pub(crate) struct Down {
 impl Down {
     /// Notes them where the next run finds them, should this one be killed.
     pub(crate) fn note(commands: &[Vec<String>], folder: &Path) -> Result<Self> {
-        let text = serde_json::to_vec(commands).unwrap_or_default();
-        write_file(&folder.join(DOWN), &text)?;
+        note(folder, commands)?;
         Ok(Self { folder: folder.to_path_buf() })
     }
 
-    /// Runs them now. The first that fails is told; the others are tried all the same when it is dropped.
+    /// Runs them now, until one fails, which is told; that one and the rest are tried once more when it is dropped.
     pub(crate) fn run(self) -> Result<()> {
-        process::run_all(&noted(&self.folder))?;
+        let all = noted(&self.folder);
+        for (done, argv) in all.iter().enumerate() {
+            if let Err(error) = process::run_all(std::slice::from_ref(argv)) {
+                note(&self.folder, &all[done..])?;
+                return Err(error);
+            }
+        }
         let file = self.folder.join(DOWN);
         std::fs::remove_file(&file).map_err(LabError::file(&file))
     }
+}
+
+fn note(folder: &Path, commands: &[Vec<String>]) -> Result<()> {
+    let text = serde_json::to_vec(commands).unwrap_or_default();
+    Ok(write_file(&folder.join(DOWN), &text)?)
 }
 
 /// The commands that a mechanism left in its folder.

@@ -372,6 +372,17 @@ fn a_connection_goes_on_at_another_gateway() {
 }
 
 #[test]
+fn a_syn_that_is_sent_again_begins_nothing_new() {
+    let mut gateway = Gateway::new();
+    let begun = |gateway: &mut Gateway, seq: u32| {
+        gateway.client(seq, 0, flag::SYN, b"");
+        let (_, counters) = gateway.nat.algs().next().unwrap();
+        counters.get(Event::Session)
+    };
+    assert_eq!([1000, 1000, 3000, 3000].map(|seq| begun(&mut gateway, seq)), [1, 1, 2, 2]);
+}
+
+#[test]
 fn a_reload_keeps_what_is_known_and_numbers_follow_without_a_gateway() {
     let mut gateway = Gateway::new();
     let heard = gateway.begin();
