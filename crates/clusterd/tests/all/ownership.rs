@@ -18,6 +18,27 @@ fn longer_than_a_lease() {
     std::thread::sleep(2 * std::time::Duration::from_nanos(timing().ttl));
 }
 
+/// Three gateways that own 16 shards with records; `None`: a skip.
+fn filled(servers: u16) -> Option<(World, Vec<(usize, serde_json::Value)>)> {
+    if !can_run() {
+        return None;
+    }
+    let mut world = World::new(servers, 3, 16);
+    world.settled(&[0, 1, 2]);
+    let all = fill(&mut world);
+    Some((world, all))
+}
+
+/// Every shard gets records, which its standby has then, too.
+fn fill(world: &mut World) -> Vec<(usize, serde_json::Value)> {
+    for number in 0..3 {
+        world.tell(number, &format!("traffic {RECORDS}"));
+    }
+    let all = world.settled(&[0, 1, 2]);
+    assert!(are_full(&all), "{all:?}");
+    all
+}
+
 /// Every shard has the records that traffic has made.
 fn are_full(all: &[(usize, serde_json::Value)]) -> bool {
     owned(all).values().all(|contents| contents[0] == RECORDS)
@@ -25,16 +46,7 @@ fn are_full(all: &[(usize, serde_json::Value)]) -> bool {
 
 #[test]
 fn shards_move_with_their_records_as_gateways_drain_leave_and_join() {
-    if !can_run() {
-        return;
-    }
-    let mut world = World::new(1, 3, 16);
-    world.settled(&[0, 1, 2]);
-    for number in 0..3 {
-        world.tell(number, &format!("traffic {RECORDS}"));
-    }
-    let before = world.settled(&[0, 1, 2]);
-    assert!(are_full(&before), "{before:?}");
+    let Some((mut world, before)) = filled(1) else { return };
     world.tell(1, "drain");
     let drained = world.settled(&[0, 2]);
     assert_eq!(owned(&before), owned(&drained), "the records went with the shards");
@@ -59,15 +71,7 @@ fn shards_move_with_their_records_as_gateways_drain_leave_and_join() {
 
 #[test]
 fn a_killed_gateway_s_shards_are_taken_with_their_records() {
-    if !can_run() {
-        return;
-    }
-    let mut world = World::new(3, 3, 16);
-    world.settled(&[0, 1, 2]);
-    for number in 0..3 {
-        world.tell(number, &format!("traffic {RECORDS}"));
-    }
-    let before = world.settled(&[0, 1, 2]);
+    let Some((mut world, before)) = filled(3) else { return };
     let killed = world.kill(0);
     let after = world.settled(&[1, 2]);
     for (shard, contents) in owned(&before) {
@@ -133,11 +137,7 @@ fn translation_goes_on_while_the_store_is_gone() {
     };
     assert_eq!(shards(&before), shards(&gone), "nothing moves");
     // New records reach the standbys all the same.
-    for number in 0..3 {
-        world.tell(number, &format!("traffic {RECORDS}"));
-    }
-    let filled = world.settled(&[0, 1, 2]);
-    assert!(are_full(&filled));
+    let filled = fill(&mut world);
     world.nats.start_one(0);
     world.until("the store is back", |all| {
         all.iter().all(|(_, one)| one["is_silent"] == false && one["is_store_open"] == true)
@@ -165,15 +165,7 @@ fn a_gateway_with_another_configuration_owns_nothing() {
 
 #[test]
 fn who_is_cut_off_stops_and_the_others_go_on() {
-    if !can_run() {
-        return;
-    }
-    let mut world = World::new(1, 3, 16);
-    world.settled(&[0, 1, 2]);
-    for number in 0..3 {
-        world.tell(number, &format!("traffic {RECORDS}"));
-    }
-    let before = world.settled(&[0, 1, 2]);
+    let Some((mut world, before)) = filled(1) else { return };
     // It hears nobody, and is heard: its writes arrive, and no acknowledgement comes back.
     world.deafen(2, &[MIDDLE, address(0), address(1)]);
     let cut = world.until("the others have its shards", |all| {

@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::gateway::{self, GATEWAY};
+use crate::gateway::GATEWAY;
 use crate::ledger;
 use crate::nats::Nats;
 
@@ -28,14 +28,6 @@ pub(crate) const MIDDLE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xc, 0, 0, 0, 1
 /// The address of a gateway.
 pub(crate) fn address(number: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0xc, 0, 0, 0, 2, number)
-}
-
-/// The test that is a gateway, where [`GATEWAY`] says so.
-#[test]
-fn gateway_process() {
-    if let Ok(given) = std::env::var(GATEWAY) {
-        gateway::be(&given);
-    }
 }
 
 /// A gateway's process.
@@ -54,7 +46,7 @@ pub(crate) struct World {
     gateways: Vec<Option<Process>>,
     pub(crate) authority: Authority,
     shards: u16,
-    /// What gateways are told of the store: see [`gateway::be`].
+    /// What gateways are told of the store: see [`crate::gateway::be`].
     store: Value,
 }
 
@@ -124,7 +116,7 @@ impl World {
         });
         let mut child = self.hosts[number].run(move || {
             Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "world::gateway_process", "--nocapture"])
+                .args(["--exact", "strangers::strangers_are_refused_and_counted", "--nocapture"])
                 .env(GATEWAY, given.to_string())
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
