@@ -173,9 +173,7 @@ impl ShardMap {
         }
         all
     }
-}
 
-impl ShardMap {
     /// The prefixes of a shard's addresses, in all pools: as few as cover them and no other address. The second value tells which
     /// are addresses of other shards as well, with other ports.
     #[must_use]

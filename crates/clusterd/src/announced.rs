@@ -113,9 +113,10 @@ impl<D: DataPath> Announced<D> {
     fn settle(&mut self) {
         let now = boottime::now();
         self.wanted.retain(|_, wanted| wanted.until.is_none_or(|until| now < until));
-        self.next = self.wanted.values().filter_map(|wanted| wanted.until).min();
+        let end = self.end().filter(|end| now < *end);
+        self.next = self.wanted.values().filter_map(|wanted| wanted.until).chain(end).min();
         let mut best: BTreeMap<IpNet, u32> = BTreeMap::new();
-        if self.end().is_none_or(|end| now < end) {
+        if self.until == 0 || end.is_some() {
             for ((to, _), Wanted { metric, .. }) in &self.wanted {
                 best.entry(*to).and_modify(|m| *m = (*m).min(*metric)).or_insert(*metric);
             }
@@ -170,15 +171,17 @@ impl<D: DataPath> DataPath for Announced<D> {
 
     fn lease(&mut self, until: Nanos) {
         self.inner.lease(until);
-        let was_over = self.end().is_some_and(|end| end <= boottime::now());
+        let was_over = self.end().is_none_or(|end| end <= boottime::now());
         let before = std::mem::replace(&mut self.until, until);
         if until == 0 {
-            self.let_go(|_| true);
-        } else if before == 0 {
+            return self.let_go(|_| true);
+        }
+        if before == 0 {
             for prefix in self.announcement.pool6.clone() {
                 self.want(prefix.into(), Cause::Lease, METRIC_SHARED);
             }
-        } else if was_over {
+        }
+        if was_over {
             self.next = Some(Duration::ZERO);
         }
     }
@@ -193,9 +196,7 @@ impl<D: DataPath> DataPath for Announced<D> {
     }
 
     fn changes(&mut self) -> Vec<Change> {
-        let now = boottime::now();
-        let is_over = self.end().is_some_and(|end| end <= now) && !self.has.is_empty();
-        if is_over || self.next.is_some_and(|next| next <= now) {
+        if self.next.is_some_and(|next| next <= boottime::now()) {
             self.settle();
         }
         self.inner.changes()

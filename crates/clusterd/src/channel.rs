@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fordway_cluster::{Input, Member, Message, encode};
+use fordway_counters::cluster::{ChannelCounters, ChannelStats};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{self, Sender};
@@ -79,41 +79,10 @@ pub enum ChannelError {
     Listen(SocketAddr, std::io::Error),
 }
 
-/// What has happened to messages since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChannelCounts {
-    /// Sent.
-    pub sent: u64,
-    /// Received.
-    pub received: u64,
-    /// Dropped, as the gateway was not connected or its queue full.
-    pub dropped: u64,
-    /// Received ones that are none.
-    pub malformed: u64,
-    /// Connections that were made.
-    pub connected: u64,
-    /// Connections of others that were refused: no certificate of a gateway's.
-    pub refused: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    sent: AtomicU64,
-    received: AtomicU64,
-    dropped: AtomicU64,
-    malformed: AtomicU64,
-    connected: AtomicU64,
-    refused: AtomicU64,
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
-}
-
 /// The channel to all other gateways.
 pub(crate) struct Channel {
     queues: BTreeMap<Member, Sender<Bytes>>,
-    counters: Arc<Counters>,
+    counters: Arc<ChannelCounters>,
 }
 
 impl Channel {
@@ -123,7 +92,7 @@ impl Channel {
         inputs: Sender<Input>,
     ) -> Result<Self, ChannelError> {
         let tls = Arc::new(Tls::new(settings)?);
-        let counters = Arc::<Counters>::default();
+        let counters = Arc::<ChannelCounters>::default();
         let queues = settings.peers.iter().map(|peer| {
             let (queue, messages) = mpsc::channel(QUEUE);
             let name = tls::name(&peer.name)?;
@@ -140,21 +109,14 @@ impl Channel {
     pub(crate) fn send(&self, to: Member, message: &Message) {
         let queue = self.queues.get(&to);
         if queue.is_none_or(|queue| queue.try_send(encode(message).into()).is_err()) {
-            count(&self.counters.dropped);
+            self.counters.dropped.count();
         }
     }
 
-    pub(crate) fn counts(&self) -> ChannelCounts {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let c = &self.counters;
-        ChannelCounts {
-            sent: of(&c.sent),
-            received: of(&c.received),
-            dropped: of(&c.dropped),
-            malformed: of(&c.malformed),
-            connected: of(&c.connected),
-            refused: of(&c.refused),
-        }
+    pub(crate) fn stats(&self) -> ChannelStats {
+        let mut stats = ChannelStats::default();
+        self.counters.add_to(&mut stats);
+        stats
     }
 }
 

@@ -18,7 +18,7 @@ mod member;
 mod store;
 
 pub use announced::{Announced, Announcement, METRIC_SHARED};
-pub use channel::{ChannelCounts, ChannelError, ChannelSettings, PeerSettings};
+pub use channel::{ChannelError, ChannelSettings, PeerSettings};
 pub use data_path::{Change, DataPath};
 pub use member::{Ended, Error, Handle, Member, MemberSettings, Overview};
-pub use store::{Login, StoreCounts, StoreError, StoreSettings};
+pub use store::{Login, StoreError, StoreSettings};

@@ -7,12 +7,13 @@ use std::time::Duration;
 use fordway_cluster::{
     Action, Cluster, Command, Input, Nanos, Phase, Settings, ShardStatus, WrongTiming,
 };
+use fordway_counters::cluster::{ChannelStats, StoreStats};
 use fordway_serve::boottime::{self, Alarm};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::channel::{Channel, ChannelCounts, ChannelError, ChannelSettings};
+use crate::channel::{Channel, ChannelError, ChannelSettings};
 use crate::data_path::{Change, DataPath};
-use crate::store::{Store, StoreCounts, StoreError, StoreSettings};
+use crate::store::{Store, StoreError, StoreSettings};
 
 /// Inputs that wait.
 const QUEUE: usize = 4096;
@@ -78,9 +79,9 @@ pub struct Overview {
     /// The shards.
     pub shards: Vec<ShardStatus>,
     /// What has happened at the store.
-    pub store: StoreCounts,
+    pub store: StoreStats,
     /// What has happened to messages between gateways.
-    pub channel: ChannelCounts,
+    pub channel: ChannelStats,
 }
 
 enum Request {
@@ -260,8 +261,8 @@ impl<D: DataPath> Member<D> {
             is_store_open: self.store.is_open(),
             store_error: self.store.trouble(),
             shards: self.cluster.shards(now).collect(),
-            store: self.store.counts(),
-            channel: self.channel.counts(),
+            store: self.store.stats(),
+            channel: self.channel.stats(),
         }
     }
 }

@@ -19,6 +19,7 @@ use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType};
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions, Event};
 use fordway_cluster::{Input, Key, Member, Revision, Shard, Value, decode, encode};
+use fordway_counters::cluster::{StoreCounters, StoreStats};
 use futures_util::StreamExt;
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
@@ -76,47 +77,14 @@ pub enum StoreError {
     Connect(#[from] async_nats::ConnectError),
 }
 
-/// What has happened at the store since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreCounts {
-    /// Writes that the server has taken.
-    pub written: u64,
-    /// Writes that it has refused, or that were not sent, as the key had another revision.
-    pub refused: u64,
-    /// Values in the bucket that don't count, since another one that replaced the same came before.
-    pub overruled: u64,
-    /// Writes whose outcome is unknown.
-    pub unknown: u64,
-    /// Writes and reads that were dropped, as no server was connected.
-    pub dropped: u64,
-    /// Values that are none.
-    pub malformed: u64,
-    /// Watches that were begun.
-    pub watches: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    written: AtomicU64,
-    refused: AtomicU64,
-    unknown: AtomicU64,
-    dropped: AtomicU64,
-    malformed: AtomicU64,
-    watches: AtomicU64,
-    /// The highest revision that a server has acknowledged.
-    acknowledged: AtomicU64,
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
-}
-
 /// The bucket, once it is open.
 #[derive(Clone)]
 pub(crate) struct Store {
     client: Client,
     bucket: Arc<ArcSwapOption<kv::Store>>,
-    counters: Arc<Counters>,
+    counters: Arc<StoreCounters>,
+    /// The highest revision that a server has acknowledged.
+    acknowledged: Arc<AtomicU64>,
     /// Why the bucket is not watched.
     trouble: Arc<ArcSwapOption<String>>,
     /// What the client has complained of last.
@@ -152,24 +120,17 @@ impl Store {
         let client = options.connect(&settings.servers).await?;
         let bucket = Arc::new(ArcSwapOption::empty());
         let trouble = Arc::new(ArcSwapOption::empty());
-        let (counters, log) = (Arc::default(), Arc::default());
-        let store = Self { client, bucket, counters, trouble, complaint, log, inputs };
+        let (counters, acknowledged, log) = (Arc::default(), Arc::default(), Arc::default());
+        let store =
+            Self { client, bucket, counters, acknowledged, trouble, complaint, log, inputs };
         tokio::spawn(store.clone().follow(settings.clone()));
         Ok(store)
     }
 
-    pub(crate) fn counts(&self) -> StoreCounts {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let c = &self.counters;
-        StoreCounts {
-            written: of(&c.written),
-            refused: of(&c.refused),
-            overruled: self.log().overruled,
-            unknown: of(&c.unknown),
-            dropped: of(&c.dropped),
-            malformed: of(&c.malformed),
-            watches: of(&c.watches),
-        }
+    pub(crate) fn stats(&self) -> StoreStats {
+        let mut stats = StoreStats { overruled: self.log().overruled, ..StoreStats::default() };
+        self.counters.add_to(&mut stats);
+        stats
     }
 
     /// Whether a server is connected and the bucket open.
@@ -192,7 +153,7 @@ impl Store {
     fn usable(&self) -> Option<Arc<kv::Store>> {
         let bucket = self.bucket.load_full().filter(|_| self.is_open());
         if bucket.is_none() {
-            count(&self.counters.dropped);
+            self.counters.dropped.count();
         }
         bucket
     }
@@ -206,7 +167,7 @@ impl Store {
         let Some(bucket) = self.usable() else { return };
         let Some(last) = self.log().expected(key, expected) else {
             // What counts is on its way to who has asked.
-            count(&self.counters.refused);
+            self.counters.refused.count();
             return;
         };
         let store = self.clone();
@@ -214,15 +175,15 @@ impl Store {
             let octets = encode(&Stored { replaces: expected, value }).into();
             match bucket.update(name(key), octets, last).await {
                 Ok(revision) => {
-                    count(&store.counters.written);
-                    store.counters.acknowledged.fetch_max(revision, Ordering::Relaxed);
+                    store.counters.written.count();
+                    store.acknowledged.fetch_max(revision, Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => {
-                    count(&store.counters.refused);
+                    store.counters.refused.count();
                     let _ = store.inputs.send(Input::Refused { key }).await;
                 }
                 Err(error) => {
-                    count(&store.counters.unknown);
+                    store.counters.unknown.count();
                     tracing::debug!("writing {}: {error}", name(key));
                 }
             }
@@ -238,7 +199,7 @@ impl Store {
                 // Who waits for the list of keys waits for this one, too.
                 Ok(None) => {}
                 Ok(Some(entry)) => {
-                    store.counters.acknowledged.fetch_max(entry.revision, Ordering::Relaxed);
+                    store.acknowledged.fetch_max(entry.revision, Ordering::Relaxed);
                 }
                 Err(error) => tracing::debug!("reading {}: {error}", name(key)),
             }
@@ -254,7 +215,7 @@ impl Store {
         let told = match (entry.operation, decode::<Stored>(&entry.value)) {
             (Operation::Put, Ok(stored)) => Told::Stored(stored),
             (Operation::Put, Err(error)) => {
-                count(&self.counters.malformed);
+                self.counters.malformed.count();
                 let why = format!("the store's value of {} is {error}", entry.key);
                 tracing::error!("{why}");
                 self.trouble.store(Some(Arc::new(why)));
@@ -319,7 +280,7 @@ impl Store {
         let mut watch = bucket.watch_all_from_revision(1).await?;
         self.bucket.store(Some(Arc::new(bucket)));
         self.trouble.store(None);
-        count(&self.counters.watches);
+        self.counters.watches.count();
         if is_listed {
             self.listed(is_synced).await;
         }
@@ -352,7 +313,7 @@ impl Store {
                             owed
                         }
                         _ => {
-                            let revision = self.counters.acknowledged.load(Ordering::Relaxed);
+                            let revision = self.acknowledged.load(Ordering::Relaxed);
                             (is_listed && last < revision).then(|| (revision, Instant::now()))
                         }
                     };

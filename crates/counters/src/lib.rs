@@ -3,6 +3,7 @@
 //! A server fills them and the control protocol has them in its replies, so that a client needs no code of a server.
 #![forbid(unsafe_code)]
 
+pub mod cluster;
 mod counter;
 pub mod dns64;
 pub mod dstm;

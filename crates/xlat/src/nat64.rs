@@ -10,8 +10,8 @@
 //!
 //! A module imports only those behind it: `packet` (what a packet does), `policy` (allocation and quotas), `table` (the
 //! tables). `sweep` comes before all: one [`Sweeper`] expires entries, while any number of threads and kernel programs
-//! use them. [`replica`] comes before that: it tells other gateways of entries, and makes theirs. `alg` reads and changes the payload of connections. `nat_pt` (RFC 2766) hooks into `packet` and `sweep`; the
-//! settings name its types.
+//! use them. [`replica`] comes before that: it tells other gateways of entries, and makes theirs. `alg` reads and changes
+//! the payload of connections. `nat_pt` (RFC 2766) hooks into `packet` and `sweep`; the settings name its types.
 
 pub mod alg;
 mod error;

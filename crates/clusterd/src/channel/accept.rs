@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fordway_cluster::{Input, decode};
+use fordway_counters::cluster::ChannelCounters;
 use fordway_serve::listen;
 use futures_util::StreamExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -14,7 +15,7 @@ use tokio::time::timeout;
 use tokio_util::codec::FramedRead;
 
 use super::tls::Tls;
-use super::{ChannelError, ChannelSettings, Counters, PATIENCE, count, frames, tune};
+use super::{ChannelError, ChannelSettings, PATIENCE, frames, tune};
 
 /// Handshakes at a time; other connections are refused, but those from a gateway's address.
 const HANDSHAKES: usize = 32;
@@ -26,7 +27,7 @@ pub(super) fn open(
     settings: &ChannelSettings,
     tls: Arc<Tls>,
     inputs: Sender<Input>,
-    counters: Arc<Counters>,
+    counters: Arc<ChannelCounters>,
 ) -> Result<(), ChannelError> {
     let listener = listen::listener(settings.listen, BACKLOG, |_| Ok(()))
         .and_then(TcpListener::from_std)
@@ -38,7 +39,7 @@ pub(super) fn open(
             // Strangers never take a gateway's place.
             let is_peer = peers.contains(&from.ip().to_canonical());
             let permit = match Arc::clone(&handshakes).try_acquire_owned() {
-                Err(_) if !is_peer => return count(&counters.refused),
+                Err(_) if !is_peer => return counters.refused.count(),
                 permit => permit.ok(),
             };
             let (tls, inputs, counters) = (Arc::clone(&tls), inputs.clone(), Arc::clone(&counters));
@@ -48,7 +49,7 @@ pub(super) fn open(
                 match greeted.unwrap_or_else(|_| Err("no handshake in time".into())) {
                     Ok(known) => receive(known, &inputs, &counters).await,
                     Err(why) => {
-                        count(&counters.refused);
+                        counters.refused.count();
                         if is_peer {
                             tracing::warn!("a connection of {from} was refused: {why}");
                         } else {
@@ -77,7 +78,7 @@ async fn greet(stream: TcpStream, tls: &Tls) -> Result<Known, String> {
     Ok((member.ok_or("its certificate is none of one gateway's")?, stream))
 }
 
-async fn receive((from, stream): Known, inputs: &Sender<Input>, counters: &Counters) {
+async fn receive((from, stream): Known, inputs: &Sender<Input>, counters: &ChannelCounters) {
     let mut messages = FramedRead::new(stream, frames());
     loop {
         let message = tokio::select! {
@@ -87,11 +88,11 @@ async fn receive((from, stream): Known, inputs: &Sender<Input>, counters: &Count
         match message {
             Some(Ok(octets)) => match decode(&octets) {
                 Ok(message) => {
-                    count(&counters.received);
+                    counters.received.count();
                     let _ = inputs.send(Input::Received { from, message }).await;
                 }
                 Err(error) => {
-                    count(&counters.malformed);
+                    counters.malformed.count();
                     tracing::warn!("gateway {}: a message is {error}", from.0);
                     return;
                 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_cluster::Member;
+use fordway_counters::cluster::ChannelCounters;
 use futures_util::SinkExt;
 use rustls_pki_types::ServerName;
 use tokio::io::AsyncReadExt;
@@ -16,7 +17,7 @@ use tokio_util::bytes::Bytes;
 use tokio_util::codec::FramedWrite;
 
 use super::tls::Tls;
-use super::{Counters, PATIENCE, count, frames, tune};
+use super::{PATIENCE, frames, tune};
 
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -35,13 +36,13 @@ pub(super) async fn send(
     peer: Peer,
     tls: Arc<Tls>,
     mut messages: Receiver<Bytes>,
-    counters: Arc<Counters>,
+    counters: Arc<ChannelCounters>,
 ) {
     let mut said = String::new();
     while !messages.is_closed() {
         let why = match connect(&peer, &tls).await {
             Ok(stream) => {
-                count(&counters.connected);
+                counters.connected.count();
                 said.clear();
                 tracing::info!("gateway {}: connected", peer.number.0);
                 match forward(stream, &mut messages, &counters).await {
@@ -57,7 +58,7 @@ pub(super) async fn send(
         }
         // What waits is late already, and the protocol sends again what matters.
         while messages.try_recv().is_ok() {
-            count(&counters.dropped);
+            counters.dropped.count();
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -82,7 +83,7 @@ async fn connect(peer: &Peer, tls: &Tls) -> Result<TlsStream<TcpStream>, String>
 async fn forward(
     stream: TlsStream<TcpStream>,
     messages: &mut Receiver<Bytes>,
-    counters: &Counters,
+    counters: &ChannelCounters,
 ) -> Result<(), String> {
     let (mut reader, writer) = tokio::io::split(stream);
     let mut writer = FramedWrite::new(writer, frames());
@@ -101,7 +102,7 @@ async fn forward(
                 }
                 for message in burst.drain(..) {
                     writer.feed(message).await.map_err(|error| error.to_string())?;
-                    count(&counters.sent);
+                    counters.sent.count();
                 }
                 SinkExt::<Bytes>::flush(&mut writer).await.map_err(|error| error.to_string())?;
             }

@@ -142,7 +142,7 @@ pub(super) fn choose(
         && (pair.is_some() || args.hosts.is_some())
     {
         return Err(LabError::Usage(format!(
-            "{} is another machine, whose Tester is on one machine: leave --hosts or the mechanism out",
+            "{} is another machine, and both ends of its Tester are on this one: leave --hosts out, or the mechanism by --only",
             arm.name
         )));
     }

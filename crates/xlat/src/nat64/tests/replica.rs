@@ -1,6 +1,8 @@
 //! Two gateways, one of which has the other's records.
 
+mod application;
 mod model;
+mod ownership;
 mod records;
 
 use super::races::assert_sound;
@@ -179,4 +181,21 @@ impl Gateway {
         let tuple = from_v6(Protocol::Tcp, (host(number), port), segment);
         self.nat.from_v6(&tuple, now, 0).unwrap();
     }
+}
+
+fn single(replicated: Replicated) -> Gateway {
+    Gateway::owner(1, replicated, settings(dealt(Allocation::Shared)))
+}
+
+fn blocks(size: u16) -> Settings {
+    settings(dealt(Allocation::Blocks { size, most: 2 }))
+}
+
+/// An owner of one shard, and its standby.
+fn pair(settings: &Settings) -> (Gateway, Gateway) {
+    (Gateway::owner(1, ALL, settings.clone()), Gateway::new(1, ALL, settings.clone()))
+}
+
+fn kinds(changes: &[Owned]) -> Vec<(u8, bool)> {
+    changes.iter().map(|(_, key, value)| (key[0], value.is_some())).collect()
 }

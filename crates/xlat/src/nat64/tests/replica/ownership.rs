@@ -1,0 +1,185 @@
+//! Whose shards are, and what becomes of their entries when that changes.
+
+use super::*;
+
+/// A gateway owns one shard, and is the standby of another, whose records take an entry of which it has to tell the
+/// end.
+#[test]
+fn shards_share_the_tables() {
+    let sizes = Sizes { bibs: 2, sessions: 2, subscribers: 2 };
+    let settings = blocks(8);
+    let mut first = Gateway::new(2, ALL, Settings { sizes, ..settings.clone() });
+    let mut second = Gateway::new(2, ALL, settings);
+    first.take_over(0, at(0));
+    second.take_over(1, at(0));
+    let own = first.opened(2, 4000, at(0));
+    let told = first.changes(at(0));
+    assert!(told.iter().all(|it| it.0 == 0));
+    second.apply_all(at(0), &told);
+    let other = second.opened(1, 4000, at(0));
+    assert_eq!((own.0.octets()[3] % 2, other.0.octets()[3] % 2), (0, 1));
+    for now in [7300, 8000, 8700, 8701] {
+        first.sweep(at(now));
+    }
+    assert_eq!(first.nat.occupancy()[1].used, 0);
+    let changes = second.changes(at(0));
+    assert!(changes.iter().all(|it| it.0 == 1));
+    first.apply_all(at(8701), &changes);
+    first.assert_sound();
+    let gone = first.changes(at(8701));
+    assert_eq!(kinds(&gone), [(3, false), (2, false), (1, false)]);
+    second.apply_all(at(8701), &gone);
+    assert_eq!((second.replica.records(0), first.replica.records(0)), (0, 0));
+    assert_eq!(first.records(1, 9), second.records(1, 9));
+    second.assert_sound();
+}
+
+/// A former owner has what it told, whatever its tables had become meanwhile.
+#[test]
+fn a_former_owner_has_what_it_told() {
+    let (mut owner, mut standby) = pair(&blocks(8));
+    for number in 1..4 {
+        owner.opened(number, 4000, at(0));
+    }
+    standby.apply_all(at(0), &owner.changes(at(0)));
+    // Nothing of this is told any more: one session ends, one closes, one begins, and an entry is not replicated.
+    let first = owner.nat.bib(at(1)).next().unwrap().binding;
+    owner.nat.remove_bib(Protocol::Tcp, first.v4, at(1)).unwrap();
+    owner.segment(2, 4000, Segment::Fin, at(1));
+    owner.opened(3, 4001, at(1));
+    owner.opened(5, 4000, at(1));
+    let half = from_v6(Protocol::Tcp, (host(6), 1), Segment::Syn);
+    owner.nat.from_v6(&half, at(1), 0).unwrap();
+    owner.sweep(at(1));
+    owner.replica.lose(&owner.nat, &mut owner.sweeper, at(2), 0);
+    for now in [2, 3, 4] {
+        assert_eq!(owner.changes(at(now)), []);
+        owner.sweep(at(now));
+    }
+    owner.assert_sound();
+    assert_eq!(owner.records(0, 9), standby.records(0, 9));
+    let bound = |gateway: &Gateway| {
+        let of = |it: SessionEntry| (it.binding, it.remote, it.tcp.map(TcpState::label));
+        let mut all: Vec<_> = gateway.nat.sessions(at(4)).map(of).collect();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(bound(&owner), bound(&standby));
+    assert_eq!(owner.nat.blocks(), standby.nat.blocks());
+    assert_eq!(owner.nat.subscribers(at(4)).count(), 3);
+}
+
+/// Ports of a lost shard may be others' by now, also those of entries without a record.
+#[test]
+fn a_shard_that_comes_back_has_its_records_only() {
+    let mut gateway = Gateway::owner(1, Replicated::default(), blocks(8));
+    gateway.opened(1, 4000, at(0));
+    let unrecorded = gateway.nat.from_v6(&udp(1, 9), at(0), 0).unwrap();
+    gateway.changes(at(0));
+    gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(1), 0);
+    assert_eq!(gateway.take_over(0, at(2)), []);
+    let from = answer(&udp(1, 9), unrecorded, Segment::Other);
+    assert_eq!(gateway.nat.from_v4(&from, at(2), 0), Err(Refusal::Drop(DropReason::NoBib)));
+    assert_eq!(gateway.changes(at(2)), []);
+    assert_eq!(gateway.nat.bib(at(2)).count(), 1);
+}
+
+/// A process that is started again has the tables of the one before, of which all has to be told to the cluster.
+#[test]
+fn a_restarted_owner_goes_on_with_its_tables() {
+    let mut before = Gateway::owner(2, Replicated::default(), blocks(8));
+    before.opened(1, 4000, at(0));
+    before.opened(2, 4000, at(0));
+    let unrecorded = before.nat.from_v6(&udp(1, 9), at(0), 0).unwrap();
+    before.changes(at(0));
+    let settings = before.nat.settings().clone();
+    let shards = Some(Arc::new(Shards::new(Dealt(2))));
+    let memory = Arc::clone(before.nat.memory());
+    let nat = Nat64::new(Settings { shards, ..settings }, memory).unwrap();
+    let replica = Replica::new(&nat, Replicated::default()).unwrap();
+    let mut after = Gateway { nat, replica, sweeper: Sweeper::new() };
+    let mut told = Vec::new();
+    let tell = &mut |change: Change<'_>| told.push(owned(change));
+    after.replica.load(&after.nat, &mut after.sweeper, at(10), tell);
+    assert_eq!(told.len(), 6);
+    assert_eq!(after.changes(at(10)), []);
+    for shard in 0..2 {
+        assert_eq!(after.records(shard, 9), before.records(shard, 9));
+    }
+    // It owns the first shard of both again; the second one's owner is another gateway.
+    after.take_over(1, at(11));
+    let remaining = |gateway: &Gateway| {
+        let of_host = |it: &SessionEntry| it.binding.v6.0 == host(1) && it.tcp.is_some();
+        gateway.nat.sessions(at(12)).find(of_host).map(|it| it.remaining)
+    };
+    assert_eq!(remaining(&after), remaining(&before), "it goes on");
+    let from = answer(&udp(1, 9), unrecorded, Segment::Other);
+    assert!(after.nat.from_v4(&from, at(12), 0).is_ok());
+    after.opened(1, 4001, at(12));
+    assert_eq!(kinds(&after.changes(at(12))), [(2, true), (3, true)]);
+    after.assert_sound();
+}
+
+#[test]
+fn a_shard_is_cleared_alone() {
+    let settings = blocks(8);
+    let mut gateway = Gateway::owner(2, ALL, settings);
+    for number in 1..5 {
+        gateway.opened(number, 4000, at(0));
+        gateway.nat.from_v6(&udp(number, 9), at(0), 0).unwrap();
+    }
+    gateway.changes(at(0));
+    gateway.nat.from_v6(&udp(1, 10), at(0), 0).unwrap();
+    assert!(!gateway.clear(1), "it is owned");
+    gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(0), 1);
+    assert!(gateway.clear(1));
+    assert_eq!((gateway.replica.records(0), gateway.replica.records(1)), (10, 0));
+    let hosts: HashSet<_> = gateway.nat.bib(at(0)).map(|it| it.binding.v6.0).collect();
+    assert_eq!(hosts, HashSet::from([host(2), host(4)]));
+    for _ in 0..2 {
+        gateway.sweep(at(0));
+    }
+    gateway.assert_sound();
+    assert_eq!(gateway.nat.occupancy().map(|it| it.used), [4, 4, 2]);
+    assert_eq!(gateway.nat.blocks()[0].used, 2);
+}
+
+/// Ports, addresses and blocks come from the host's own shard, and only if it is owned.
+#[test]
+fn shards_have_their_own_ports() {
+    for allocation in [Allocation::Shared, Allocation::Blocks { size: 8, most: 8 }] {
+        let mut gateway = Gateway::new(4, ALL, settings(dealt(allocation)));
+        assert_eq!(gateway.nat.from_v6(&udp(1, 1), at(0), 0), Err(DropReason::Draining));
+        gateway.take_over(1, at(0));
+        gateway.take_over(2, at(0));
+        let mut given = HashSet::new();
+        for number in 0..40 {
+            for port in 0..20 {
+                let made = gateway.nat.from_v6(&udp(number, port), at(0), 0);
+                match (number % 4, made) {
+                    (1 | 2, Ok(local)) => {
+                        assert_eq!(u16::from(local.0.octets()[3]) % 4, number % 4);
+                        assert!(given.insert(local));
+                    }
+                    (1 | 2, Err(reason)) => assert_eq!(reason, DropReason::PoolExhausted),
+                    (_, made) => assert_eq!(made, Err(DropReason::Draining)),
+                }
+            }
+        }
+        assert!(given.len() > 250, "{}", given.len());
+        gateway.assert_sound();
+        if let Allocation::Blocks { .. } = allocation {
+            let blocks = gateway.nat.blocks();
+            assert!(blocks[0].size == 128 && blocks[0].used <= 64, "{blocks:?}");
+        }
+        // A review keeps all of it, and no new session begins after a loss.
+        gateway.sweeper.review();
+        gateway.sweep(at(1));
+        assert_eq!(gateway.nat.bib(at(1)).count(), given.len());
+        gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(1), 1);
+        let more = Tuple { remote: (SERVER.0, 99), ..udp(1, 0) };
+        assert_eq!(gateway.nat.from_v6(&more, at(1), 0), Err(DropReason::Draining));
+        let more = Tuple { remote: (SERVER.0, 99), ..udp(2, 0) };
+        assert!(gateway.nat.from_v6(&more, at(1), 0).is_ok());
+    }
+}
