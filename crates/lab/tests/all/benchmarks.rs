@@ -260,7 +260,9 @@ fn rfc8219_measures_two_devices_in_a_row_and_a_peer() {
                 let flows = order["tuples"]["enumerated"]["flows"].as_u64();
                 assert_eq!(flows, stateful.then_some(10_008), "{order}");
                 for side in ["forward", "reverse"] {
-                    assert_eq!(outcome[side]["wrong"]["checksum"], 0, "{outcome}");
+                    let wrong = outcome[side]["wrong"]["checksum"].as_u64().expect("a count");
+                    // TAYGA leaves a UDP checksum of 0 as it is, which RFC 768 forbids: one frame in 65,536.
+                    assert!(wrong == 0 || !stateful && wrong < 5, "{outcome}");
                 }
             }
         }
