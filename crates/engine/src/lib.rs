@@ -26,6 +26,7 @@ mod queue;
 mod quiescence;
 mod stop;
 mod sweep;
+mod tables;
 mod unchecked;
 
 pub use crate::core::Core;
@@ -33,6 +34,7 @@ pub use clock::monotonic;
 pub use counters::{IoCounters, IoTotals, LATENCY_US, Latency, QueueCounters};
 pub use current::Current;
 pub use sweep::Sweeping;
+pub use tables::{Bursting, Tables};
 
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddrV4};
@@ -49,7 +51,7 @@ use crate::placement::Placement;
 use crate::queue::Worker;
 use crate::quiescence::Bursts;
 use crate::stop::Stop;
-use crate::sweep::{Found, Probes, Task};
+use crate::sweep::{Found, Probes, Shared, Task};
 
 /// Why an engine did not start, or stopped by itself.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +154,8 @@ pub struct Engine {
     probes: Arc<Probes>,
     fragments: Arc<Fragments>,
     found: Found,
-    sweeper: Option<JoinHandle<()>>,
+    sweeper: Shared,
+    sweeping: Option<JoinHandle<()>>,
 }
 
 /// Starts one thread per queue. `device` and `queues` come from [`Device::open`].
@@ -180,7 +183,8 @@ pub fn start(
         probes: Arc::default(),
         fragments: Arc::new(subscriber_len.map_or_else(Fragments::default, Fragments::new)),
         found: Found::default(),
-        sweeper: None,
+        sweeper: Shared::new(),
+        sweeping: None,
     };
     let identifications = identifications(seed);
     for queue in queues {
@@ -272,12 +276,19 @@ impl Engine {
             probes: Arc::clone(&self.probes),
             found: self.found.clone(),
             stop: self.stop.clone(),
+            sweeper: self.sweeper.clone(),
             sweeping,
         };
         let name = format!("{interface}-sweep");
         let thread = thread::Builder::new().name(name).spawn(move || task.run());
-        self.sweeper = Some(thread.map_err(|source| Error::Start { interface, source })?);
+        self.sweeping = Some(thread.map_err(|source| Error::Start { interface, source })?);
         Ok(())
+    }
+
+    /// The tables of a translator that has any, to be changed beside packets and the sweeper.
+    pub fn tables(&self) -> Tables {
+        let threads = self.bursts.clone();
+        Tables { core: self.core.clone(), sweeper: self.sweeper.clone(), threads }
     }
 
     /// What the last sweep has found.
@@ -299,7 +310,7 @@ impl Engine {
     /// Whether a thread has ended by itself; [`Engine::stop`] then tells why.
     pub fn failed(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
-            || self.sweeper.as_ref().is_some_and(JoinHandle::is_finished)
+            || self.sweeping.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
     /// Stops the threads and waits for them. Packets that wait in the queues are lost, as when any interface goes down.
@@ -324,7 +335,7 @@ impl Engine {
             let ended = thread.join().unwrap_or_else(|_| Err(panicked(format!("queue {queue}"))));
             result = result.and(ended);
         }
-        if let Some(sweeper) = self.sweeper.take() {
+        if let Some(sweeper) = self.sweeping.take() {
             let ended = sweeper.join().map_err(|_| panicked("the sweeper".to_owned()));
             result = result.and(ended);
         }

@@ -5,7 +5,7 @@
 //! [`INTERVAL`]; a sweep of 10 million sessions takes some seconds. What ends entries is not slowed down by that.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fordway_xlat::nat64::{Event, Nat64, Slice, Sweeper, Swept};
@@ -103,7 +103,22 @@ pub(crate) struct Task {
     pub(crate) probes: Arc<Probes>,
     pub(crate) found: Found,
     pub(crate) stop: Stop,
+    pub(crate) sweeper: Shared,
     pub(crate) sweeping: Sweeping,
+}
+
+/// The one sweeper of an engine's tables, which alone removes entries. Held for a chunk of entries at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared(Arc<Mutex<Sweeper>>);
+
+impl Shared {
+    pub(crate) fn new() -> Shared {
+        Shared(Arc::new(Mutex::new(Sweeper::over(processors()))))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Sweeper> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Entries that were looked at, and removed.
@@ -128,7 +143,7 @@ impl Work {
 
 /// The sweeper, and how its work is spread over time.
 struct Pace {
-    sweeper: Sweeper,
+    sweeper: Shared,
     /// When the sweep that is under way has begun, and what it has done.
     begun: Duration,
     work: Work,
@@ -139,7 +154,7 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(sweeper: Sweeper) -> Pace {
+    fn new(sweeper: Shared) -> Pace {
         let (work, before) = (Work::default(), Work::default());
         Pace { sweeper, begun: monotonic(), work, before, graced: monotonic() }
     }
@@ -154,7 +169,7 @@ impl Pace {
         let begun = monotonic();
         let (mut now, mut work) = (begun, Work::default());
         loop {
-            let slice = self.sweeper.slice(nat64, now, CHUNK, tell);
+            let slice = self.sweeper.lock().slice(nat64, now, CHUNK, tell);
             work.add(&slice);
             self.work.add(&slice);
             now = monotonic();
@@ -172,7 +187,7 @@ impl Pace {
 
     /// Whether it is time to wait for a grace period.
     fn wants_grace(&self, is_over: bool) -> bool {
-        let waiting = self.sweeper.waiting();
+        let waiting = self.sweeper.lock().waiting();
         let is_long = || monotonic().saturating_sub(self.graced) >= INTERVAL;
         waiting > 0 && (is_over || waiting >= WAITING || is_long())
     }
@@ -190,9 +205,9 @@ impl Pace {
 impl Task {
     /// Sweeps until it is told to stop.
     pub(crate) fn run(mut self) {
-        let mut pace = Pace::new(Sweeper::over(processors()));
+        let mut pace = Pace::new(self.sweeper.clone());
         // The tables may be those of an earlier process with other settings.
-        pace.sweeper.review();
+        pace.sweeper.lock().review();
         let mut last: Option<(Arc<Nat64>, u32)> = None;
         loop {
             self.core.follow();
@@ -208,7 +223,7 @@ impl Task {
                     if !self.pass_grace() {
                         return;
                     }
-                    pace.sweeper.review();
+                    pace.sweeper.lock().review();
                 }
                 let Some(next) = self.stretch(&mut pace, &nat64) else { return };
                 pause = next;
@@ -236,8 +251,9 @@ impl Task {
             self.found.set(swept);
         }
         if pace.wants_grace(is_over) {
+            pace.sweeper.lock().grace_begins();
             // If it is told to stop, the entries stay unlinked; the next process finds them by their state.
-            if !self.pass_grace() || !self.free(&mut pace.sweeper, nat64) {
+            if !self.pass_grace() || !self.free(nat64) {
                 return None;
             }
             pace.graced = monotonic();
@@ -247,10 +263,10 @@ impl Task {
     }
 
     /// Frees what was unlinked before a grace period that is over. `false`: told to stop meanwhile.
-    fn free(&self, sweeper: &mut Sweeper, nat64: &Nat64) -> bool {
-        sweeper.grace_over(nat64);
+    fn free(&self, nat64: &Nat64) -> bool {
+        self.sweeper.lock().grace_over(nat64);
         let mut begun = monotonic();
-        while sweeper.free(nat64, CHUNK as usize) {
+        while self.sweeper.lock().free(nat64, CHUNK as usize) {
             if monotonic().saturating_sub(begun) >= STRETCH {
                 if self.stop.wait(STRETCH) {
                     return false;

@@ -61,6 +61,7 @@ fn task(current: &Current, queue: &Bursts, stop: &Stop) -> (Task, Receiver<Event
         probes: Arc::default(),
         found: Found::default(),
         stop: stop.clone(),
+        sweeper: Shared::new(),
         sweeping: Sweeping {
             tell: Some(Box::new(move |event| sender.send(event).unwrap())),
             kernel_grace: None,
@@ -160,7 +161,7 @@ fn entries_are_given_back_only_when_bursts_are_over() {
     let nat64 = tables(settings);
     let (queue, stop) = (Bursts::default(), Stop::new().unwrap());
     let (mut task, events) = task(&Current::new(translator(&nat64).into()), &queue, &stop);
-    let mut pace = Pace::new(Sweeper::new());
+    let mut pace = Pace::new(task.sweeper.clone());
     let used = || nat64.occupancy().map(|it| it.used);
     // Whoever is told to stop does not wait for the end of the burst.
     stop.set();
@@ -206,7 +207,7 @@ fn a_sweep_of_large_tables_is_cut_into_stretches() {
     nat64.memory().regions().meta.fresh[1].store(entries, Relaxed);
     let (queue, stop) = (Bursts::default(), Stop::new().unwrap());
     let (mut task, _events) = task(&Current::new(translator(&nat64).into()), &queue, &stop);
-    let mut pace = Pace::new(Sweeper::new());
+    let mut pace = Pace::new(task.sweeper.clone());
     while task.found.get() == Swept::default() {
         assert!(pace.work.looked < u64::from(entries), "it has seen all, and does not say so");
         task.stretch(&mut pace, &nat64).unwrap();
@@ -219,7 +220,7 @@ fn a_sweep_of_large_tables_is_cut_into_stretches() {
 #[test]
 fn it_hurries_only_where_that_makes_room() {
     let nat64 = tables(settings(1));
-    let mut pace = Pace::new(Sweeper::new());
+    let mut pace = Pace::new(Shared::new());
     let many = Work { looked: 1000, ended: 40 };
     pace.before = many;
     assert!(!pace.hurries(&nat64), "there is room");
@@ -253,7 +254,7 @@ fn ten_million_sessions_are_swept() {
     let (queue, stop) = (Bursts::default(), Stop::new().unwrap());
     let (mut task, _) = task(&Current::new(translator(&nat64).into()), &queue, &stop);
     task.sweeping.tell = None;
-    let mut pace = Pace::new(Sweeper::new());
+    let mut pace = Pace::new(task.sweeper.clone());
     for sweep in ["the first sweep", "a further sweep"] {
         let (mut busy, mut paused, mut longest) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
         task.found.set(Swept::default());

@@ -150,6 +150,8 @@ struct Sweep {
 pub struct Sweeper {
     /// Unlinked entries that wait for a grace period.
     limbo: Vec<Entry>,
+    /// Those of them, and of `unlinked`, that wait for the end of one that has begun.
+    passing: (Vec<Entry>, BTreeSet<Entry>),
     /// Unlinked entries after a grace period.
     free: Vec<Entry>,
     /// Dead entries that were not in all of their chains.
@@ -185,6 +187,7 @@ impl Sweeper {
     pub fn over(shards: usize) -> Sweeper {
         Sweeper {
             limbo: Vec::new(),
+            passing: (Vec::new(), BTreeSet::new()),
             free: Vec::new(),
             unlinked: BTreeSet::new(),
             left: BTreeSet::new(),
@@ -264,7 +267,8 @@ impl Sweeper {
     /// Entries that wait for [`Sweeper::release`].
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.limbo.len() + self.unlinked.len()
+        let (limbo, unlinked) = &self.passing;
+        self.limbo.len() + self.unlinked.len() + limbo.len() + unlinked.len()
     }
 
     /// Frees entries that earlier sweeps have unlinked.
@@ -273,19 +277,29 @@ impl Sweeper {
     /// finished the packets it had, and so has every program in the kernel (RCU). While a change by the operator is
     /// under way, nothing is freed.
     pub fn release(&mut self, nat: &Nat64) {
+        self.grace_begins();
         self.grace_over(nat);
         while self.free(nat, usize::MAX) {}
     }
 
-    /// The first step of [`Sweeper::release`]: a grace period is over, that began after the last slice.
+    /// The first step of [`Sweeper::release`]: a grace period begins. Entries that are removed before it is over, which no
+    /// slice may do, wait for the next one.
+    pub fn grace_begins(&mut self) {
+        let (limbo, unlinked) = &mut self.passing;
+        limbo.append(&mut self.limbo);
+        unlinked.append(&mut self.unlinked);
+    }
+
+    /// The second step of [`Sweeper::release`]: the grace period is over.
     pub fn grace_over(&mut self, nat: &Nat64) {
         if nat.shared.is_unchanging() {
-            self.left.append(&mut self.unlinked);
-            self.free.append(&mut self.limbo);
+            let (limbo, unlinked) = &mut self.passing;
+            self.left.append(unlinked);
+            self.free.append(limbo);
         }
     }
 
-    /// The second step of [`Sweeper::release`]: frees up to `most` entries. Gives whether there are more.
+    /// The third step of [`Sweeper::release`]: frees up to `most` entries. Gives whether there are more.
     pub fn free(&mut self, nat: &Nat64, most: usize) -> bool {
         let regions = nat.memory.regions();
         let mut lists = [Kind::Bib, Kind::Session, Kind::Subscriber]

@@ -322,3 +322,22 @@ fn records_in_no_table_are_bounded() {
     gateway.clear(0);
     assert_eq!(gateway.replica.unplaced(), 0);
 }
+
+/// A burst of packets that began after the grace period may still look at it.
+#[test]
+fn what_is_removed_during_a_grace_period_waits_for_the_next() {
+    let (mut owner, mut standby) = pair(&blocks(8));
+    owner.opened(1, 4000, at(0));
+    let told = owner.changes(at(0));
+    standby.apply_all(at(0), &told);
+    standby.sweep(at(0));
+    standby.sweeper.grace_begins();
+    let (shard, key, _) = *told.last().unwrap();
+    let removal = Change { shard, key, value: None };
+    standby.replica.apply(&standby.nat, &mut standby.sweeper, at(1), removal).unwrap();
+    standby.sweeper.grace_over(&standby.nat);
+    assert!(!standby.sweeper.free(&standby.nat, usize::MAX));
+    assert_eq!((standby.sweeper.waiting(), standby.nat.occupancy()[1].used), (1, 1));
+    standby.sweeper.release(&standby.nat);
+    assert_eq!((standby.sweeper.waiting(), standby.nat.occupancy()[1].used), (0, 0));
+}
