@@ -318,14 +318,19 @@ impl Started {
     }
 
     /// Waits until `ready`, while the lab is at work.
-    pub(crate) fn until(&mut self, what: &str, mut ready: impl FnMut() -> bool) {
+    pub(crate) fn until(&mut self, what: &str, ready: impl FnMut() -> bool) {
+        self.until_or(ready, || what.to_owned());
+    }
+
+    /// The same; `what` says what it waits for, when it has failed.
+    pub(crate) fn until_or(&mut self, mut ready: impl FnMut() -> bool, what: impl Fn() -> String) {
         poll_or(
             || {
                 let ended = self.child.try_wait().expect("a child");
-                assert!(ended.is_none(), "the lab ended before: {what}");
+                assert!(ended.is_none(), "the lab ended before: {}", what());
                 ready().then_some(())
             },
-            || what.to_owned(),
+            &what,
         );
     }
 

@@ -59,9 +59,14 @@ impl Network {
         for (role, argv) in network.routes() {
             network.inside(role, &argv.split(' ').collect::<Vec<&str>>());
         }
-        // Neighbours are resolved beforehand: a burst does not wait for them. With -w, ping repeats until two answers have
-        // come: on a busy machine a device may get its carrier late.
-        network.inside("c", &["ping", "-q", "-c", "2", "-w", "20", "-i", "0.01", network.target()]);
+        // Neighbours are resolved beforehand: a burst does not wait for them. On a busy machine a device may get its carrier so
+        // late that the first attempts end with an error.
+        let net = format!("--net=/run/netns/{}", network.name("c"));
+        let ping = [&net, "--", "ping", "-q", "-c", "2", "-w", "5", "-i", "0.01", network.target()];
+        fordway_testhost::poll("an answer of the server", || {
+            let out = Command::new("nsenter").args(ping).output().expect("the command starts");
+            out.status.success().then_some(())
+        });
         network
     }
 

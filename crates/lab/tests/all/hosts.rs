@@ -115,9 +115,10 @@ impl Two {
     /// Waits until the run is at work on the server's host.
     fn at_work(&self, lab: &mut Started) {
         let networks = inside(&self.right, "/run/netns");
-        lab.until("a network on the server's host", || {
-            names(&networks).iter().any(|name| name.ends_with("-iperf"))
-        });
+        lab.until_or(
+            || names(&networks).iter().any(|name| name.ends_with("-iperf")),
+            || format!("a network on the server's host: {}", self.complaints()),
+        );
     }
 
     /// What is on a host that was not there before: namespaces, notes, processes, devices. It is asked often, so it reads
@@ -269,7 +270,8 @@ fn hosts_that_are_not_marked_are_left_alone() {
     let looked = two.lab(&["doctor", "--hosts", &file]);
     assert_eq!(looked.status.code(), Some(4));
     assert!(text(&looked.stdout).contains("hosts --mark"), "{}", text(&looked.stdout));
-    assert!(two.lab(&["hosts", "--mark", &file]).status.success());
+    let marked = two.lab(&["hosts", "--mark", &file]);
+    assert!(marked.status.success(), "{}", text(&marked.stderr));
     let looked = two.lab(&["doctor", "--hosts", &file, "--json"]);
     let found: Value = serde_json::from_slice(&looked.stdout).expect("JSON");
     assert_eq!((&found[0]["marked"], &found[1]["marked"]), (&true.into(), &true.into()), "{found}");
@@ -342,7 +344,8 @@ fn a_run_that_is_cut_off_leaves_nothing_and_is_resumed() {
     let said = two.complaints();
     assert!(said.contains("host right"), "{said}");
     assert_eq!(handed()[1], 1, "nobody is there to put it back");
-    assert!(two.lab(&["doctor", "--clean", "--hosts", &file]).status.success());
+    let cleaned = two.lab(&["doctor", "--clean", "--hosts", &file]);
+    assert!(cleaned.status.success(), "{}", text(&cleaned.stderr));
     two.is_clean();
     assert_eq!(handed(), before);
 
