@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_softwire::{Part, Softwire};
-use fordway_xlat::nat64::Nat64;
+use fordway_xlat::nat64::{Nat64, Shards};
 use fordway_xlat::reassembly::Origin;
 use fordway_xlat::trace::Trace;
 use fordway_xlat::{Packet, State, Translator, Verdict};
@@ -66,6 +66,12 @@ impl Core {
         self.translator()?.tables()
     }
 
+    /// The shards of a stateful translator in a cluster.
+    #[inline]
+    pub(crate) fn shards(&self) -> Option<&Shards> {
+        self.translator()?.shards()
+    }
+
     /// Translates, encapsulates or decapsulates a packet in place.
     #[inline]
     pub fn translate(
@@ -87,6 +93,11 @@ impl Core {
             Core::Translator(translator) => translator.is_stateful(),
             Core::Softwire(_) => true,
         }
+    }
+
+    /// The shard of an IPv6 fragment that another gateway of the cluster needs as it is.
+    pub(crate) fn fragment_elsewhere(&self, packet: &[u8]) -> Option<u16> {
+        self.translator()?.fragment_elsewhere(packet)
     }
 
     /// Whether a packet has to wait for others.

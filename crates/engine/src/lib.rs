@@ -19,6 +19,7 @@ mod core;
 mod counters;
 mod current;
 mod fragments;
+mod hand_over;
 mod idle;
 mod offload;
 mod placement;
@@ -30,11 +31,13 @@ mod tables;
 mod unchecked;
 
 pub use crate::core::Core;
-pub use clock::monotonic;
+pub use clock::{boottime, monotonic};
 pub use counters::{IoCounters, IoTotals, LATENCY_US, Latency, QueueCounters};
 pub use current::Current;
+pub use hand_over::HandOver;
+pub use quiescence::Grace;
 pub use sweep::Sweeping;
-pub use tables::{Bursting, Tables};
+pub use tables::Tables;
 
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddrV4};
@@ -49,7 +52,7 @@ use fordway_xlat::{Identifications, State};
 use crate::fragments::Fragments;
 use crate::placement::Placement;
 use crate::queue::Worker;
-use crate::quiescence::Bursts;
+use crate::quiescence::{Bursts, Threads};
 use crate::stop::Stop;
 use crate::sweep::{Found, Probes, Shared, Task};
 
@@ -104,6 +107,8 @@ pub struct Options {
     pub unbound: Option<Unbound>,
     /// Called for UDP datagrams that are dropped because they have no checksum.
     pub unchecked: Option<Unchecked>,
+    /// Hands packets over whose shard another gateway of the cluster translates; without, they are dropped.
+    pub hand_over: Option<Arc<dyn HandOver>>,
 }
 
 /// Called for IPv4 packets that are dropped as [`SoftwireUnbound`](fordway_xlat::DropReason::SoftwireUnbound): the
@@ -150,7 +155,7 @@ pub struct Engine {
     threads: Vec<JoinHandle<Result<(), Error>>>,
     processors: Vec<usize>,
     stop: Stop,
-    bursts: Vec<Bursts>,
+    bursts: Threads,
     probes: Arc<Probes>,
     fragments: Arc<Fragments>,
     found: Found,
@@ -166,7 +171,7 @@ pub fn start(
     options: Options,
 ) -> Result<Engine, Error> {
     let interface = device.name().to_owned();
-    let Options { seed, pin, marks, unbound, unchecked } = options;
+    let Options { seed, pin, marks, unbound, unchecked, hand_over } = options;
     let start = |source| Error::Start { interface: interface.clone(), source };
     let stop = Stop::new().map_err(start)?;
     let core = core.into();
@@ -179,7 +184,7 @@ pub fn start(
         threads: Vec::new(),
         processors: Vec::new(),
         stop,
-        bursts: Vec::new(),
+        bursts: Threads::default(),
         probes: Arc::default(),
         fragments: Arc::new(subscriber_len.map_or_else(Fragments::default, Fragments::new)),
         found: Found::default(),
@@ -189,7 +194,7 @@ pub fn start(
     let identifications = identifications(seed);
     for queue in queues {
         let bursts = Bursts::default();
-        engine.bursts.push(bursts.clone());
+        engine.bursts.add(bursts.clone());
         let counters = Arc::new(QueueCounters::default());
         engine.counters.push(Arc::clone(&counters));
         let name = format!("{}-{}", interface, queue.index());
@@ -210,6 +215,7 @@ pub fn start(
             marks: marks.clone(),
             unbound: unbound.clone(),
             unchecked: unchecked.clone(),
+            hand_over: hand_over.clone(),
             whole: Vec::new(),
             tended: Duration::ZERO,
         };

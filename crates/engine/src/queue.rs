@@ -8,18 +8,19 @@ use std::time::{Duration, Instant};
 use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, SendOutcome, VnetHeader};
 use fordway_wire::{ipv6, protocol, put_u8, put_u16};
 use fordway_xlat::counters::Arrival;
-use fordway_xlat::nat64::{Event, StoredSyn};
+use fordway_xlat::nat64::{Event, Shards, StoredSyn};
 use fordway_xlat::reassembly::Outcome;
 use fordway_xlat::{
     ChecksumState, Direction, DropReason, GsoKind, HEADROOM, Offload, Packet, State, TAILROOM,
     Verdict,
 };
 
-use crate::clock::monotonic;
+use crate::clock::{boottime, monotonic};
 use crate::core::Wait;
 use crate::counters::{IoError, QueueCounters, Sent};
 use crate::current::Follower;
 use crate::fragments::Fragments;
+use crate::hand_over::HandOver;
 use crate::idle::{Idle, Pace};
 use crate::placement::Placement;
 use crate::quiescence::Bursts;
@@ -60,6 +61,7 @@ pub(crate) struct Worker {
     pub(crate) marks: Option<Marks>,
     pub(crate) unbound: Option<Unbound>,
     pub(crate) unchecked: Option<Unchecked>,
+    pub(crate) hand_over: Option<Arc<dyn HandOver>>,
     /// Where packets become whole; empty until there is a fragment.
     pub(crate) whole: Vec<u8>,
     /// When the thread last did what is due by time.
@@ -114,12 +116,12 @@ impl Worker {
         let now = monotonic();
         self.core.follow();
         self.bursts.begin();
-        let result = self.receive(buffer, now);
-        self.bursts.end();
-        if now >= self.tended + TEND {
+        let mut result = self.receive(buffer, now);
+        if result.is_ok() && now >= self.tended + TEND {
             self.tended = now;
-            self.tend(buffer, now)?;
+            result = self.tend(buffer, now).and(result);
         }
+        self.bursts.end();
         result
     }
 
@@ -162,7 +164,13 @@ impl Worker {
             && !matches!(offload.checksum, ChecksumState::Partial { .. });
         let packet = Packet::new(buffer, received, offload);
         match self.core.get().wait(packet.bytes()) {
-            Some(wait) if may_wait => self.reassemble(packet, wait, now),
+            Some(wait) if may_wait => match self.core.get().fragment_elsewhere(packet.bytes()) {
+                Some(shard) => {
+                    let arrival = arrival(&packet);
+                    self.finish(packet, arrival, Verdict::Elsewhere(shard))
+                }
+                None => self.reassemble(packet, wait, now),
+            },
             _ => self.translate(packet, now),
         }
     }
@@ -201,16 +209,13 @@ impl Worker {
 
     /// One whole packet: translated, sent, counted.
     fn translate(&mut self, mut packet: Packet<'_>, now: Duration) -> Result<(), Error> {
-        let arrival = Arrival {
-            direction: Direction::of(packet.bytes()),
-            octets: packet.len(),
-            segments: packet.segments(),
-        };
+        let arrival = arrival(&packet);
         if let Some(marks) = &self.marks
             && let Some(host) = source_v6(packet.bytes())
         {
             packet.mark = (marks.0)(host).unwrap_or(0);
         }
+        self.tell_boottime();
         let core = self.core.get();
         // The clock is looked at only where there can be something to time.
         let began = core.tables().map(|_| Instant::now());
@@ -246,6 +251,7 @@ impl Worker {
         let sent = match verdict {
             Verdict::Forward if packet.is_split() => self.send_fragments(&packet)?,
             Verdict::Forward | Verdict::Reply(_) => self.send(&mut packet)?,
+            Verdict::Elsewhere(shard) => self.hand_over(&packet, shard),
             Verdict::Drop(_) | Verdict::Stored | Verdict::Pass => Ok(1),
         };
         self.counters.record(arrival, verdict, sent);
@@ -279,10 +285,9 @@ impl Worker {
         buffer[range.clone()].copy_from_slice(&syn.packet);
         let mut packet = Packet::new(buffer, range, Offload::default());
         let octets = packet.len();
+        self.tell_boottime();
         let Some(translator) = self.core.get().translator() else { return Ok(()) };
-        self.bursts.begin();
         let verdict = translator.unanswered(syn, &mut packet, now, &mut self.state, &mut ());
-        self.bursts.end();
         // Errors are counted by their own family, which is that of the answer.
         let arrival = Arrival { direction: Direction::of(packet.bytes()), octets, segments: 1 };
         self.finish(packet, arrival, verdict)
@@ -291,7 +296,15 @@ impl Worker {
     /// An idle TCP connection is asked whether it lives (RFC 6146 section 3.5.2.2, ESTABLISHED).
     fn send_probe(&mut self, probe: &Event) -> Result<(), Error> {
         let Event::Probe { host, remote, pool6 } = *probe else { return Ok(()) };
-        let translator = self.core.get().translator();
+        let is_ours = |shards: &Shards| {
+            let shard = shards.partition().of_host(host.0);
+            shards.enter(shard, boottime()).is_ok()
+        };
+        let core = self.core.get();
+        if !core.shards().is_none_or(is_ours) {
+            return Ok(());
+        }
+        let translator = core.translator();
         if let Some(probe) = translator.and_then(|it| it.probe(host, remote, pool6)) {
             let outcome = self.queue.send(&VnetHeader::default(), &probe);
             // One that is lost is like one that is not answered; the queue's counters tell of it.
@@ -300,7 +313,36 @@ impl Worker {
         Ok(())
     }
 
+    /// In a cluster: the time by which it is decided whether the next packet's shard is translated here.
+    #[inline]
+    fn tell_boottime(&mut self) {
+        if self.core.get().shards().is_some() {
+            self.state.boottime = boottime();
+        }
+    }
+
+    /// In a cluster: whether what a packet has become may be sent now. The thread may have been paused since the packet's
+    /// translation began, for longer than the lease lasts.
+    #[inline]
+    fn may_leave(&self) -> Result<(), DropReason> {
+        let shards = self.core.get().shards();
+        shards.map_or(Ok(()), |shards| self.state.may_leave(shards, boottime()))
+    }
+
+    /// A packet for another gateway of the cluster.
+    fn hand_over(&self, packet: &Packet<'_>, shard: u16) -> Sent {
+        let header = offload::to_vnet(&packet.offload);
+        let is_taken = self
+            .hand_over
+            .as_ref()
+            .is_some_and(|to| to.hand_over(self.queue.index(), shard, &header, packet.bytes()));
+        if is_taken { Ok(1) } else { Err(DropReason::OtherShard) }
+    }
+
     fn send(&mut self, packet: &mut Packet<'_>) -> Result<Sent, Error> {
+        if let Err(reason) = self.may_leave() {
+            return Ok(Err(reason));
+        }
         let header = offload::to_vnet(&packet.offload);
         let range = packet.range();
         let outcome =
@@ -314,6 +356,9 @@ impl Worker {
         let header = offload::to_vnet(&packet.offload);
         let mut pieces = 0;
         for fragment in packet.fragments() {
+            if let Err(reason) = self.may_leave() {
+                return Ok(Err(reason));
+            }
             let outcome = self.queue.send_parts(&header, fragment.head(), fragment.body);
             if let Err(reason) = self.sent(outcome)? {
                 return Ok(Err(reason));
@@ -343,6 +388,15 @@ impl Worker {
 
     fn error(&self, source: std::io::Error) -> Error {
         Error::Queue { interface: self.interface.clone(), queue: self.queue.index(), source }
+    }
+}
+
+/// A packet as it came.
+fn arrival(packet: &Packet<'_>) -> Arrival {
+    Arrival {
+        direction: Direction::of(packet.bytes()),
+        octets: packet.len(),
+        segments: packet.segments(),
     }
 }
 

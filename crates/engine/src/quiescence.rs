@@ -11,9 +11,25 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bursts(Arc<AtomicU64>);
 
+/// The threads of an engine's queues. Clones are of the same threads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Threads(Vec<Bursts>);
+
 /// A grace period: the threads that were in a burst when it began.
 #[derive(Debug)]
-pub(crate) struct Grace(Vec<(Bursts, u64)>);
+pub struct Grace(Vec<(Bursts, u64)>);
+
+impl Threads {
+    pub(crate) fn add(&mut self, thread: Bursts) {
+        self.0.push(thread);
+    }
+
+    /// Begins a grace period. When it is over, every packet has been sent or dropped whose translation had begun before;
+    /// all others see what the caller has changed before, such as a shard that it has disabled.
+    pub(crate) fn grace(&self) -> Grace {
+        Grace::begin(&self.0)
+    }
+}
 
 impl Bursts {
     /// Before the first access to a table.
@@ -41,7 +57,7 @@ impl Grace {
     }
 
     /// Whether all of them have ended their bursts.
-    pub(crate) fn is_over(&mut self) -> bool {
+    pub fn is_over(&mut self) -> bool {
         self.0.retain(|(bursts, number)| bursts.0.load(Ordering::Acquire) == *number);
         self.0.is_empty()
     }

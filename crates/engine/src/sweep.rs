@@ -12,7 +12,7 @@ use fordway_xlat::nat64::{Event, Nat64, Slice, Sweeper, Swept};
 
 use crate::clock::monotonic;
 use crate::current::Follower;
-use crate::quiescence::{Bursts, Grace};
+use crate::quiescence::Threads;
 use crate::stop::Stop;
 
 /// From the beginning of a sweep to that of the next, at least. In tables that a sweep passes in this time, lifetimes are
@@ -99,7 +99,7 @@ fn processors() -> usize {
 /// The thread's own.
 pub(crate) struct Task {
     pub(crate) core: Follower,
-    pub(crate) threads: Vec<Bursts>,
+    pub(crate) threads: Threads,
     pub(crate) probes: Arc<Probes>,
     pub(crate) found: Found,
     pub(crate) stop: Stop,
@@ -280,7 +280,7 @@ impl Task {
     /// Waits until every burst of packets has ended, and every program in the kernel, that were under way when the wait
     /// began. `false`: told to stop meanwhile.
     fn pass_grace(&self) -> bool {
-        let mut grace = Grace::begin(&self.threads);
+        let mut grace = self.threads.grace();
         while !grace.is_over() {
             // A burst takes well below a millisecond.
             if self.stop.wait(Duration::from_millis(1)) {

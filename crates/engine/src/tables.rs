@@ -7,7 +7,7 @@ use fordway_xlat::nat64::{Nat64, Sweeper};
 use crate::clock::monotonic;
 use crate::core::Core;
 use crate::current::Current;
-use crate::quiescence::{Bursts, Grace};
+use crate::quiescence::{Grace, Threads};
 use crate::sweep::Shared;
 
 /// An engine's tables, and the one sweeper that removes their entries. It does not keep the engine running.
@@ -15,18 +15,14 @@ use crate::sweep::Shared;
 pub struct Tables {
     pub(crate) core: Current,
     pub(crate) sweeper: Shared,
-    pub(crate) threads: Vec<Bursts>,
+    pub(crate) threads: Threads,
 }
-
-/// Packets that were in translation at a time.
-#[derive(Debug)]
-pub struct Bursting(Grace);
 
 impl Tables {
     /// Those of something that no engine runs.
     #[must_use]
     pub fn idle(core: Core) -> Tables {
-        Tables { core: Current::new(core), sweeper: Shared::new(), threads: Vec::new() }
+        Tables { core: Current::new(core), sweeper: Shared::new(), threads: Threads::default() }
     }
 
     /// Does something with the tables as they are now, between two chunks of the sweeper, which waits meanwhile. `None`: the
@@ -38,16 +34,9 @@ impl Tables {
         Some(f(nat64, &mut sweeper, monotonic()))
     }
 
-    /// The packets that are in translation now.
+    /// Begins a grace period: it is over when every packet has been sent or dropped whose translation had begun before.
     #[must_use]
-    pub fn bursting(&self) -> Bursting {
-        Bursting(Grace::begin(&self.threads))
-    }
-}
-
-impl Bursting {
-    /// Whether all of them were sent or dropped.
-    pub fn is_over(&mut self) -> bool {
-        self.0.is_over()
+    pub fn grace(&self) -> Grace {
+        self.threads.grace()
     }
 }

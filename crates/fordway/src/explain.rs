@@ -140,6 +140,9 @@ fn verdict_text(verdict: Verdict, pieces: usize) -> (&'static str, Option<&'stat
             ("stored", None, "kept until the host answers, or the other fragments come".to_owned())
         }
         Verdict::Pass => ("pass", None, "not for this translator; left untouched".to_owned()),
+        Verdict::Elsewhere(shard) => {
+            ("elsewhere", None, format!("handed over to the gateway that owns shard {shard}"))
+        }
     }
 }
 

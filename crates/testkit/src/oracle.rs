@@ -40,7 +40,9 @@ pub fn translate(
         Verdict::Forward => {
             packet.fragments().map(|piece| [piece.head(), piece.body].concat()).collect()
         }
-        Verdict::Reply(_) | Verdict::Pass => vec![packet.bytes().to_vec()],
+        Verdict::Reply(_) | Verdict::Pass | Verdict::Elsewhere(_) => {
+            vec![packet.bytes().to_vec()]
+        }
         Verdict::Drop(_) | Verdict::Stored => Vec::new(),
     };
     Outcome { verdict, packets, offload: packet.offload }
@@ -67,6 +69,7 @@ pub fn check(
             let length = View::of(input).map_or(input.len(), |view| view.length.min(input.len()));
             require(outcome.packets == [&input[..length]], "a passed packet was changed")
         }
+        Verdict::Elsewhere(_) => Err("it has no shards".into()),
         Verdict::Reply(_) => check_reply(input, outcome),
         Verdict::Forward => check_forward(config, input, offload, outcome),
     }

@@ -49,6 +49,7 @@ pub struct Counters {
     /// ICMP errors not sent: rate limit, switched off, or no source address configured.
     icmp_errors_suppressed: Cell,
     passed: Cell,
+    handed_over: HandedOverCounters,
 }
 
 /// What a direction carried.
@@ -58,6 +59,13 @@ struct DirectionCounters {
     segments: Cell,
     octets: Cell,
     fragments: Cell,
+}
+
+/// What was handed over to other gateways.
+#[derive(Debug, Default)]
+struct HandedOverCounters {
+    packets: Cell,
+    octets: Cell,
 }
 
 #[derive(Debug)]
@@ -95,6 +103,15 @@ pub struct DirectionTotals {
     pub octets: u64,
     /// Fragments made, by cutting packets that did not fit.
     pub fragments: u64,
+}
+
+/// What was handed over to the owners of shards, as read at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandedOver {
+    /// Packets; a super-packet is one.
+    pub packets: u64,
+    /// Octets of these IP packets.
+    pub octets: u64,
 }
 
 /// A packet as it came in, kept until its verdict is known.
@@ -136,6 +153,10 @@ impl Counters {
             // Counted when its time is over.
             Verdict::Stored => {}
             Verdict::Pass => self.passed.add(1),
+            Verdict::Elsewhere(_) => {
+                self.handed_over.packets.add(1);
+                self.handed_over.octets.add(arrival.octets as u64);
+            }
         }
     }
 
@@ -175,6 +196,12 @@ impl Counters {
     /// ICMP errors that were due and not sent: rate limit, switched off, or no source configured.
     pub fn icmp_errors_suppressed(&self) -> u64 {
         self.icmp_errors_suppressed.get()
+    }
+
+    /// Packets of other gateways' shards that were handed over to them.
+    pub fn handed_over(&self) -> HandedOver {
+        let HandedOverCounters { packets, octets } = &self.handed_over;
+        HandedOver { packets: packets.get(), octets: octets.get() }
     }
 
     /// Packets passed on untouched.

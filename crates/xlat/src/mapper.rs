@@ -113,6 +113,11 @@ pub(crate) trait Mapper {
     /// Whether several IPv6 hosts send from one IPv4 address. Then the Identifications that they chose may
     /// collide, and the translator chooses all of them (RFC 6864 section 5.3.1).
     fn shares_addresses(&self) -> bool;
+
+    /// The packet is for another gateway, which translates this shard. Said only of a packet that was not admitted.
+    fn elsewhere(&self) -> Option<u16> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -32,11 +32,11 @@ pub use error::Nat64Error;
 pub use nat_pt::Addresses;
 #[cfg(feature = "nat-pt")]
 pub use nat_pt::Bound;
-pub(crate) use packet::Stateful;
+pub(crate) use packet::{Entered, Fence, Stateful};
 pub use packet::{Outgoing6, Refusal, Segment, Transition, Tuple, transition};
 pub use policy::{
-    Allocation, Dynamic4, Filtering, Lifetimes, Partition, Pool, Quotas, Range, Settings, Shards,
-    StaticBib,
+    Allocation, Closed, Dynamic4, Filtering, Lifetimes, Partition, Passage, Pool, Quotas, Range,
+    Settings, Shards, StaticBib,
 };
 pub use sweep::{Event, PoolUse, Slice, Sweeper, Swept};
 pub(crate) use table::View;
@@ -422,6 +422,7 @@ impl Nat64 {
             now: tick(now),
             shard,
             made: Cell::new(false),
+            is_quiet: false,
         }
     }
 

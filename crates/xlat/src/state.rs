@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::identification::{Ends, Identifications};
+use crate::nat64::{Entered, Shards};
 use crate::syns::Syns;
+use crate::verdict::DropReason;
 
 /// What changes while packets flow; one per queue.
 #[derive(Clone, Debug)]
@@ -20,6 +22,11 @@ pub struct State {
     pub(crate) octets: Vec<u8>,
     /// Unsolicited SYNs (stateful translation).
     pub syns: Syns,
+    /// The time of CLOCK_BOOTTIME at which the next packet's translation begins. Only where there are
+    /// [`Shards`](crate::nat64::Shards) it has to be set before each packet; without, every lease has ended.
+    pub boottime: Duration,
+    /// What the last packet was translated by, where there are shards.
+    pub(crate) entered: Entered,
 }
 
 impl State {
@@ -35,6 +42,8 @@ impl State {
             made: false,
             octets: Vec::new(),
             syns: Syns::default(),
+            boottime: Duration::MAX,
+            entered: Entered::default(),
         }
     }
 
@@ -71,6 +80,13 @@ impl State {
         let next = self.identification;
         self.identification = next.wrapping_add(segments as u16);
         next
+    }
+
+    /// Whether what the last packet has become may be sent at this time of CLOCK_BOOTTIME: the lease has not ended since
+    /// its translation began, and its shard was not disabled. `shards`: those of the translator. Also for ICMP errors that
+    /// answer a packet; those that concern no shard may always leave. An error is why it is dropped.
+    pub fn may_leave(&self, shards: &Shards, boottime: Duration) -> Result<(), DropReason> {
+        self.entered.still(shards, boottime).map_err(DropReason::from)
     }
 
     /// Whether a packet since the last call has made a session.

@@ -7,12 +7,15 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 
 use fordway_wire::ipv4::Ipv4Header;
+use fordway_wire::ipv6::{self, Ipv6Header};
 
+use crate::addr::classify;
 use crate::config::{Config, ConfigError};
 use crate::counters::Direction;
 use crate::mapper::{Mapper, Pass};
+use crate::mapping;
 use crate::nat64::nat_pt::dns;
-use crate::nat64::{Nat64, Stateful, alg};
+use crate::nat64::{Fence, Nat64, Shards, Stateful, alg};
 use crate::packet::Packet;
 use crate::reply::{self, Errors};
 use crate::state::State;
@@ -80,6 +83,15 @@ impl Translator {
         matches!(self.kind, Kind::Nat64(_))
     }
 
+    /// The shards of a stateful translator in a cluster.
+    #[inline]
+    pub fn shards(&self) -> Option<&Shards> {
+        match &self.kind {
+            Kind::Nat64(nat64) => nat64.settings().shards.as_deref(),
+            Kind::Stateless | Kind::Dynamic4(_) => None,
+        }
+    }
+
     /// Translates a packet in place.
     ///
     /// `now` is a monotone time; it feeds the rate limiter and lifetimes. Its origin is free, but one for all threads
@@ -114,9 +126,13 @@ impl Translator {
                 let (segments, octets) = (packet.segments(), packet.len());
                 let mut mapper = Stateful::new(config, nat64.view(now, shard), segments, octets);
                 mapper.mark = packet.mark;
+                mapper.fence = Fence::new(nat64.settings(), state.boottime);
                 let dns = dns::Hook::of(config, nat64, packet, now, shard);
                 let verdict = self.run(&mut mapper, packet, now, state, trace);
                 state.made |= mapper.view.made.get();
+                if let Some(fence) = &mapper.fence {
+                    state.entered = fence.entered;
+                }
                 if let Some(stored) = mapper.stored {
                     return self.store(nat64, &mapper, stored, packet, now, state);
                 }
@@ -158,7 +174,8 @@ impl Translator {
 
     /// Puts the ICMP error about a SYN whose time is over in the place of `packet`, which holds [`StoredSyn::packet`],
     /// with [`HEADROOM`](crate::HEADROOM) + 28 octets of room: port unreachable (RFC 6146 section 3.5.2.2, V4 INIT). If
-    /// the host has opened the connection meanwhile, nothing is due (RFC 5382 REQ-4).
+    /// the host has opened the connection meanwhile, nothing is due (RFC 5382 REQ-4). In a cluster, nothing is due either if
+    /// the SYN's shard is not translated here any more.
     pub fn unanswered(
         &self,
         syn: &StoredSyn,
@@ -174,16 +191,48 @@ impl Translator {
             return Verdict::Drop(DropReason::SynUnanswered);
         }
         let config = &self.config;
+        let mut fence = Fence::new(nat64.settings(), state.boottime);
+        if let Some(fence) = &mut fence {
+            let (addr, port) = syn.ends.0;
+            let shard = fence.partition().of_v4(addr, port);
+            match shard.map_or(Ok(false), |shard| fence.enter(shard)) {
+                Ok(false) => state.entered = fence.entered,
+                Ok(true) => return Verdict::Drop(DropReason::SynUnanswered),
+                Err(closed) => return Verdict::Drop(closed.into()),
+            }
+        }
         let errors = self.errors(destination_v4(packet.bytes()));
         let stop = Stop::answered(DropReason::SynUnanswered, IcmpErrorKind::PortUnreachable);
         let verdict = reply::answer(errors, packet, stop, now, state, trace);
         let (Some(pool6), Verdict::Reply(_)) = (syn.hairpin, verdict) else { return verdict };
         let mut mapper = Stateful::new(config, nat64.view(now, 0), 1, packet.len());
-        (mapper.pool6, mapper.is_hairpin) = (pool6, true);
-        match v4_to_v6::translate(config, &mut mapper, packet, Pass::Hairpin, trace) {
+        (mapper.pool6, mapper.is_hairpin, mapper.fence) = (pool6, true, fence);
+        let result = v4_to_v6::translate(config, &mut mapper, packet, Pass::Hairpin, trace);
+        if let Some(fence) = &mapper.fence {
+            state.entered = fence.entered;
+        }
+        match result {
             Ok(_) => verdict,
             Err(stop) => Verdict::Drop(stop.reason),
         }
+    }
+
+    /// The shard of an IPv6 fragment that is for another gateway, which then needs all fragments as they are. `None`: it
+    /// may be reassembled here, and the whole packet decides. Of a fragmented ICMPv6 error, which belongs to the shard of
+    /// what it quotes, it gives the source's.
+    #[must_use]
+    pub fn fragment_elsewhere(&self, packet: &[u8]) -> Option<u16> {
+        let shards = self.shards()?;
+        let header = Ipv6Header::parse(packet).ok()?;
+        let fragment = ipv6::walk(packet, header.next_header).ok()?.fragment?;
+        let is_part = fragment.offset != 0 || fragment.more;
+        let is_loop = || self.config.pool6.iter().any(|pool6| pool6.contains(header.src));
+        if !is_part || classify::illegal_v6(header.src).is_some() || is_loop() {
+            return None;
+        }
+        mapping::map_v6_by_pool6(&self.config, header.dst).ok()?;
+        let shard = shards.partition().of_host(header.src);
+        (!shards.is_enabled(shard)).then_some(shard)
     }
 
     fn errors(&self, source4: Option<Ipv4Addr>) -> Errors {
@@ -225,6 +274,7 @@ impl Translator {
         let verdict = match result {
             Ok(verdict) => verdict,
             Err(stop) if config.pass_unmatched && stop.is_foreign() => Verdict::Pass,
+            Err(_) if let Some(shard) = mapper.elsewhere() => Verdict::Elsewhere(shard),
             Err(stop) => {
                 let errors = self.errors(self.icmp_source4(packet));
                 let verdict = reply::answer(errors, packet, stop, now, state, trace);

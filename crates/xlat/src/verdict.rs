@@ -15,6 +15,9 @@ pub enum Verdict {
     /// Not for the translator, by its addresses. Only at attach points that see traffic which was not routed to it. The
     /// packet is unchanged, but what lay behind its own length is cut off.
     Pass,
+    /// In a cluster: the packet's shard is not translated here, but by another gateway, to which it is to be handed over.
+    /// The packet is unchanged, but what lay behind its own length is cut off; nothing in the tables was changed.
+    Elsewhere(u16),
 }
 
 /// An ICMP error that answers a packet, and why the packet could not go on.
@@ -159,6 +162,8 @@ drop_reasons! {
     PortInUse = 61, "port_in_use", "For a bound address (NAT-PT), but the host uses this port towards IPv4 under another address.";
     ReceiveQueueFull = 62, "receive_queue_full", "The interface's queue was full: the user engine had not read the packets before in time.";
     PassRate = 63, "pass_rate", "From IPv4, for the user engine, and more than the kernel engine passes to it for one reason.";
+    LeaseEnded = 64, "lease_ended", "The gateway's lease in its cluster has ended, so another one may translate the packet's shard.";
+    OtherShard = 65, "other_shard", "Its shard is another gateway's, and the packet could not be handed to it.";
 }
 
 impl DropReason {

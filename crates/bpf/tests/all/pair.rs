@@ -67,7 +67,9 @@ impl Core {
             Verdict::Forward => {
                 packet.fragments().map(|piece| [piece.head(), piece.body].concat()).collect()
             }
-            Verdict::Reply(_) | Verdict::Pass => vec![packet.bytes().to_vec()],
+            Verdict::Reply(_) | Verdict::Pass | Verdict::Elsewhere(_) => {
+                vec![packet.bytes().to_vec()]
+            }
             Verdict::Drop(_) | Verdict::Stored => Vec::new(),
         };
         // A test needs no more of a SYN that is kept.

@@ -11,6 +11,7 @@ use fordway_xlat::{Config, Translator};
 
 use super::*;
 use crate::current::Current;
+use crate::quiescence::Bursts;
 
 fn settings(pool4: u8) -> Settings {
     let address = Ipv4Addr::new(192, 0, 2, pool4);
@@ -55,9 +56,11 @@ fn tables(settings: Settings) -> Arc<Nat64> {
 /// A sweeper beside one queue, and what it tells.
 fn task(current: &Current, queue: &Bursts, stop: &Stop) -> (Task, Receiver<Event>) {
     let (sender, events) = channel();
+    let mut threads = Threads::default();
+    threads.add(queue.clone());
     let task = Task {
         core: current.follower(),
-        threads: vec![queue.clone()],
+        threads,
         probes: Arc::default(),
         found: Found::default(),
         stop: stop.clone(),

@@ -20,7 +20,7 @@ const INTERFACE: &str = "eng0";
 
 /// Runs `test` in a thread with a network namespace of its own, which goes with it; a skip where the host does not
 /// allow it.
-fn in_namespace(test: impl FnOnce(&Path) + Send) {
+pub(crate) fn in_namespace(test: impl FnOnce(&Path) + Send) {
     if !can_use_tun() {
         return;
     }
@@ -36,15 +36,23 @@ fn in_namespace(test: impl FnOnce(&Path) + Send) {
 
 /// An engine whose interface is up, and a place at the interface.
 fn start(run_dir: &Path, translator: Translator) -> (Engine, Tap) {
-    let options = OpenOptions { queues: 2, run_dir: run_dir.to_owned(), ..OpenOptions::default() };
-    let (device, queues) = Device::open(INTERFACE, &options).unwrap();
+    start_with(run_dir, translator, Options::default())
+}
+
+pub(crate) fn start_with(
+    run_dir: &Path,
+    translator: Translator,
+    options: Options,
+) -> (Engine, Tap) {
+    let open = OpenOptions { queues: 2, run_dir: run_dir.to_owned(), ..OpenOptions::default() };
+    let (device, queues) = Device::open(INTERFACE, &open).unwrap();
     sys::bring_up(INTERFACE, 1500).unwrap();
     let tap = Tap::open(INTERFACE).unwrap();
-    let engine = fordway_engine::start(device, queues, Arc::new(translator), Options::default());
+    let engine = fordway_engine::start(device, queues, Arc::new(translator), options);
     (engine.unwrap(), tap)
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "not in time: {what}");
@@ -53,16 +61,16 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     Config { pool6: vec!["2001:db8:64::/96".parse().unwrap()], ..Config::default() }
 }
 
-fn tables(settings: Settings) -> Arc<Nat64> {
+pub(crate) fn tables(settings: Settings) -> Arc<Nat64> {
     let heap = Heap::new(&settings.sizes, [1, 2]);
     Arc::new(Nat64::new(settings, Arc::new(heap)).unwrap())
 }
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     let address = Ipv4Addr::new(192, 0, 2, 1);
     let range = Range { first: address, last: address, low: 1024, high: 65_535 };
     Settings {
@@ -73,7 +81,7 @@ fn settings() -> Settings {
 }
 
 /// An IPv4 packet from 198.51.100.1 to 192.0.2.1.
-fn v4(protocol: u8, transport: &[u8]) -> Vec<u8> {
+pub(crate) fn v4(protocol: u8, transport: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x45, 0];
     packet.extend((20 + transport.len() as u16).to_be_bytes());
     packet.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
@@ -85,7 +93,7 @@ fn v4(protocol: u8, transport: &[u8]) -> Vec<u8> {
 }
 
 /// The ones' complement sum (RFC 1071).
-fn sum(octets: &[u8]) -> u16 {
+pub(crate) fn sum(octets: &[u8]) -> u16 {
     let words = octets.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
     let sum: u32 = words.sum();
     ((sum & 0xffff) + (sum >> 16)) as u16

@@ -1,3 +1,4 @@
 //! The user engine on real devices. All of it needs root.
 
 mod engine;
+mod fence;

@@ -99,7 +99,7 @@ fn user_engine(translator: &Translator, octets: &[u8]) -> UserEngine {
             let whole = packet.fragments().map(|piece| [piece.head(), piece.body].concat());
             whole.filter_map(|octets| Glimpse::of(&octets)).collect()
         }
-        Verdict::Drop(_) | Verdict::Stored | Verdict::Pass => Vec::new(),
+        Verdict::Drop(_) | Verdict::Stored | Verdict::Pass | Verdict::Elsewhere(_) => Vec::new(),
     };
     let (verdict, reason, text) = match verdict {
         Verdict::Forward => ("forward", None, "translated".to_owned()),
@@ -111,6 +111,9 @@ fn user_engine(translator: &Translator, octets: &[u8]) -> UserEngine {
         Verdict::Drop(reason) => ("drop", Some(reason.label()), reason.text().to_owned()),
         Verdict::Stored => ("stored", None, "kept for a while".to_owned()),
         Verdict::Pass => ("pass", None, "left untouched".to_owned()),
+        Verdict::Elsewhere(shard) => {
+            ("elsewhere", None, format!("handed over to the gateway that owns shard {shard}"))
+        }
     };
     UserEngine { verdict: verdict.to_owned(), reason: reason.map(str::to_owned), text, packets }
 }

@@ -289,6 +289,7 @@ impl Bench<'_> {
             }
             Verdict::Pass => assert!(self.softwire.settings().pass_unmatched),
             Verdict::Drop(_) | Verdict::Stored => {}
+            Verdict::Elsewhere(_) => panic!("softwires have no shards"),
         }
     }
 

@@ -122,7 +122,9 @@ impl Case {
             Verdict::Forward => {
                 packet.fragments().map(|piece| [piece.head(), piece.body].concat()).collect()
             }
-            Verdict::Reply(_) | Verdict::Pass => vec![packet.bytes().to_vec()],
+            Verdict::Reply(_) | Verdict::Pass | Verdict::Elsewhere(_) => {
+                vec![packet.bytes().to_vec()]
+            }
             Verdict::Drop(_) | Verdict::Stored => Vec::new(),
         };
         let outcome = Outcome { verdict, packets, offload: packet.offload };

@@ -230,6 +230,9 @@ fn usual_counters(verdict: Verdict, input: &[u8], offload: &Offload, packets: us
         Verdict::Pass => {
             set("passed".into(), 1);
         }
+        Verdict::Elsewhere(_) => {
+            set("handed_over".into(), 1);
+        }
     }
     counters
 }

@@ -142,7 +142,7 @@ pub fn translate(
         };
         let sent = match verdict {
             Verdict::Forward => collect(&packet),
-            Verdict::Reply(_) | Verdict::Pass => {
+            Verdict::Reply(_) | Verdict::Pass | Verdict::Elsewhere(_) => {
                 vec![Sent { bytes: packet.bytes().to_vec(), offload: Some(packet.offload) }]
             }
             Verdict::Drop(_) | Verdict::Stored => Vec::new(),
@@ -204,6 +204,7 @@ pub fn counter_map(counters: &Counters) -> CounterMap {
     }
     map.insert("suppressed".into(), counters.icmp_errors_suppressed());
     map.insert("passed".into(), counters.passed());
+    map.insert("handed_over".into(), counters.handed_over().packets);
     map.retain(|_, value| *value != 0);
     map
 }

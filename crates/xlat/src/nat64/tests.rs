@@ -20,6 +20,7 @@ mod changes;
 mod claims;
 mod crowd;
 mod expect;
+mod fence;
 mod mappers;
 mod operator;
 mod parts;

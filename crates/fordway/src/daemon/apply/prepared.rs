@@ -222,7 +222,8 @@ impl Prepared {
             .clone()
             .map(|waiting| Unbound(Arc::new(move |packet, partial| waiting.push(packet, partial))));
         let unchecked = Some(no_checksum::log(self.config.name.as_str()));
-        let options = Options { seed, pin, marks: marks.filter(|_| by_mark), unbound, unchecked };
+        let marks = marks.filter(|_| by_mark);
+        let options = Options { seed, pin, marks, unbound, unchecked, ..Options::default() };
         let (queues, made) = (self.queues.len(), self.made());
         let stateful = match self.tables.take() {
             None => Ok(None),

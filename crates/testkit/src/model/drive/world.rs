@@ -418,6 +418,7 @@ fn outcome(verdict: Verdict, output: &[u8], input: &[u8]) -> Result<Outcome, Str
             Ok(if view.v4 { Outcome::RefusedToV4(reason) } else { Outcome::Refused(reason) })
         }
         Verdict::Pass => Err("passed".into()),
+        Verdict::Elsewhere(shard) => Err(format!("of shard {shard}, without shards")),
         Verdict::Forward => {
             octets::came_through(input, output)
                 .map_err(|text| format!("  came through: {text}"))?;

@@ -102,7 +102,7 @@ impl Gateway for Core {
         let verdict = self.translator.translate(&mut packet, ORIGIN + at, &mut self.state, &mut ());
         let sent = match verdict {
             Verdict::Forward => collect(&packet),
-            Verdict::Reply(_) | Verdict::Pass => {
+            Verdict::Reply(_) | Verdict::Pass | Verdict::Elsewhere(_) => {
                 vec![Sent { bytes: packet.bytes().to_vec(), offload: Some(packet.offload) }]
             }
             Verdict::Drop(_) => Vec::new(),

@@ -236,6 +236,7 @@ impl Bench {
             Verdict::Reply(error) => Wire::Refused(error.reason),
             Verdict::Stored => Wire::Stored,
             Verdict::Pass => panic!("passed"),
+            Verdict::Elsewhere(shard) => panic!("of shard {shard}"),
             Verdict::Forward => {
                 let view = View::of(packet.bytes()).unwrap();
                 let word = |at: usize| {

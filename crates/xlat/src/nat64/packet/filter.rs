@@ -165,6 +165,9 @@ impl View<'_> {
         let filters = self.nat.filters_by_address() && !is_expected;
         let mut birth = Birth::of(tuple.protocol, Side::V4);
         if tuple.segment == Segment::Syn && syn && filters {
+            if self.is_quiet {
+                return Err(DropReason::SynUnanswered.into());
+            }
             birth.timeout = Timeout::TcpIncomingSyn;
         } else if filters && !self.is_permitted(&PermissionKey::of(index, &key)) {
             return Err(DropReason::Filtered.into());

@@ -68,7 +68,7 @@ impl<'a> View<'a> {
     ) -> Result<(), Trouble> {
         let protocol = tuple.protocol;
         if !self.nat.settings.owns_host(host.0) {
-            return Err(DropReason::Draining.into());
+            return Err(DropReason::OtherShard.into());
         }
         let (owner, subscriber) = self.subscriber_now(host.0, tuple.mark, purpose)?;
         match self.count_port(subscriber, protocol, side) {
@@ -108,9 +108,11 @@ impl<'a> View<'a> {
         side: Side,
         tuple: &Tuple<A>,
     ) -> Result<(), Trouble> {
-        let is_others = || !self.nat.settings.owns_host(bib.v6().0);
-        if self.nat.is_draining() || self.nat.settings.shards.is_some() && is_others() {
+        if self.nat.is_draining() {
             return Err(DropReason::Draining.into());
+        }
+        if self.nat.settings.shards.is_some() && !self.nat.settings.owns_host(bib.v6().0) {
+            return Err(DropReason::OtherShard.into());
         }
         let chain = self.session_chain(key).ok_or(DropReason::SessionsFull)?;
         if let (Some((_, other)), _) = self.find_session(&chain, key) {

@@ -9,6 +9,7 @@ use crate::mapper::{Mapper, Outgoing, Ports};
 use crate::mapping;
 use crate::nat64::Nat64;
 use crate::nat64::alg::{Ends as AlgEnds, Mappings, Watched};
+use crate::nat64::policy::{Closed, Partition};
 use crate::nat64::table::{Protocol, SessionKey, Side, TcpState, View};
 use crate::stop::Stop;
 use crate::syns::Ends;
@@ -16,7 +17,7 @@ use crate::trace::{Step, Trace};
 use crate::tuple::{Incoming, Transport};
 use crate::verdict::DropReason;
 
-use super::{Outgoing6, Refusal, Segment, Tuple};
+use super::{Fence, Outgoing6, Refusal, Segment, Tuple};
 
 /// Maps by the BIB and the session table. For one packet.
 #[derive(Debug)]
@@ -33,6 +34,9 @@ pub(crate) struct Stateful<'a> {
     pub(crate) is_hairpin: bool,
     /// The packet was an unsolicited SYN, which is to be kept (RFC 6146 section 3.5.2.2): its ends.
     pub(crate) stored: Option<Ends>,
+    /// Of a cluster.
+    pub(crate) fence: Option<Fence<'a>>,
+    elsewhere: Option<u16>,
     watched: Option<Watched>,
 }
 
@@ -112,6 +116,8 @@ impl<'a> Stateful<'a> {
             pool6: 0,
             is_hairpin: false,
             stored: None,
+            fence: None,
+            elsewhere: None,
             watched: None,
         }
     }
@@ -153,6 +159,36 @@ impl<'a> Stateful<'a> {
 
     fn embed(&self, number: u8, addr: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, DropReason> {
         mapping::map_v4_into(self.config, self.prefix(number)?, addr).map_err(Unmapped::as_source)
+    }
+
+    /// Enters the packet's shard, or the shard of what an ICMP error quotes. `hairpin`: nobody else can have the packet.
+    fn enter(
+        &mut self,
+        shard_of: impl FnOnce(&dyn Partition) -> Option<u16>,
+        hairpin: bool,
+    ) -> Result<(), Stop> {
+        let Some(fence) = &mut self.fence else { return Ok(()) };
+        let Some(shard) = shard_of(fence.partition()) else { return Ok(()) };
+        let entered = fence.enter(shard);
+        if entered == Err(Closed::Elsewhere) && !hairpin {
+            self.elsewhere = Some(shard);
+        }
+        self.view.is_quiet = entered.map_err(|closed| Stop::silent(closed.into()))?;
+        Ok(())
+    }
+
+    /// Whether a packet that hairpins may do so here: its target's shard is translated here. If not, it leaves as IPv4, and
+    /// its target's owner gets it.
+    fn enters_target(&mut self, transport: Transport, addr: Ipv4Addr, port: u16) -> bool {
+        let Some(fence) = &mut self.fence else { return true };
+        // The identifier that an ICMP query will have, by which it belongs to a shard, is not chosen yet.
+        protocol_of(transport) != Protocol::Icmp
+            && fence.partition().of_v4(addr, port).is_none_or(|shard| fence.enter(shard).is_ok())
+    }
+
+    /// How a packet stops that the tables refuse. In a quiet shard they may lack its session.
+    fn refused(&self, reason: DropReason) -> Stop {
+        if self.view.is_quiet { Stop::silent(reason) } else { reason.into() }
     }
 
     /// Whether a transport address is the translator's. Identifiers are chosen here, so an ICMP query to an
@@ -261,11 +297,12 @@ impl Mapper for Stateful<'_> {
         if incoming.is_icmp_error {
             // RFC 5508 REQ-4: it is addressed to the sender of the packet inside.
             let quoted = incoming.quoted().map_err(Stop::silent)?;
-            return if quoted.src == incoming.dst {
-                Ok(None)
-            } else {
-                Err(Stop::silent(DropReason::IcmpInner))
-            };
+            if quoted.src != incoming.dst {
+                return Err(Stop::silent(DropReason::IcmpInner));
+            }
+            let port = || quoted.transport().ok().map(|transport| ports_from_host(transport).0);
+            self.enter(|parts| parts.of_v4(quoted.src, port()?), incoming.hairpin)?;
+            return Ok(None);
         }
         if !self.view.nat.owns_address(incoming.dst) {
             return Err(Stop::silent(DropReason::NoMappingDestination));
@@ -275,10 +312,14 @@ impl Mapper for Stateful<'_> {
         if !self.is_own(transport, incoming.dst, near) {
             return Err(Stop::silent(DropReason::NoMappingDestination));
         }
-        // Only the translator sends from its transport addresses.
+        self.enter(|parts| parts.of_v4(incoming.dst, near), incoming.hairpin)?;
+        // Only the translator sends from its transport addresses; in a cluster others send from those of their shards.
         let own_source = match transport {
             Transport::IcmpQuery { .. } => incoming.src == incoming.dst,
-            _ => self.view.nat.owns(protocol_of(transport), incoming.src, far),
+            _ => {
+                self.view.nat.owns(protocol_of(transport), incoming.src, far)
+                    && self.fence.as_ref().is_none_or(|fence| fence.translates(incoming.src, far))
+            }
         };
         if own_source && !incoming.hairpin {
             return Err(Stop::silent(DropReason::Loop));
@@ -313,10 +354,10 @@ impl Mapper for Stateful<'_> {
         let unfit = self.embed(pool6, incoming.src).err();
         let may_begin = || unfit.map_or(Ok(()), Err);
         let found = self.view.filter_v4(&tuple, may_begin).map_err(|refusal| match refusal {
-            Refusal::Drop(reason) if unfit == Some(reason) => reason.into(),
+            Refusal::Drop(reason) if unfit == Some(reason) => self.refused(reason),
             Refusal::Drop(reason) => Stop::silent(reason),
             Refusal::Store => {
-                self.stored = Some((tuple.near, tuple.remote));
+                self.stored = (!self.view.is_quiet).then_some((tuple.near, tuple.remote));
                 Stop::silent(DropReason::SynUnanswered)
             }
         })?;
@@ -364,6 +405,7 @@ impl Mapper for Stateful<'_> {
         self.pool6 = pool6;
         if !incoming.is_icmp_error {
             let ports = Tuple6 { transport: incoming.transport()?, remote: None };
+            self.enter(|parts| Some(parts.of_host(incoming.src)), false)?;
             return Ok(Admitted6 { dst, pool6, ports });
         }
         let quoted = incoming.quoted().map_err(Stop::silent)?;
@@ -371,6 +413,7 @@ impl Mapper for Stateful<'_> {
             return Err(Stop::silent(DropReason::IcmpInner));
         }
         let transport = quoted.transport().map_err(Stop::silent)?;
+        self.enter(|parts| Some(parts.of_host(quoted.dst)), false)?;
         Ok(Admitted6 { dst, pool6, ports: Tuple6 { transport, remote: Some(dst.addr) } })
     }
 
@@ -383,11 +426,13 @@ impl Mapper for Stateful<'_> {
             return Ok(false);
         }
         let transport = admitted.ports.transport;
-        self.is_hairpin = match admitted.ports.remote {
-            None => self.is_own(transport, admitted.dst.addr, ports_from_host(transport).1),
+        let (addr, port) = match admitted.ports.remote {
+            None => (admitted.dst.addr, ports_from_host(transport).1),
             // The packet inside came from there, by the same way.
-            Some(remote) => self.is_own(transport, remote, ports_to_host(transport).1),
+            Some(remote) => (remote, ports_to_host(transport).1),
         };
+        self.is_hairpin =
+            self.is_own(transport, addr, port) && self.enters_target(transport, addr, port);
         Ok(self.is_hairpin)
     }
 
@@ -410,7 +455,7 @@ impl Mapper for Stateful<'_> {
                 mapper.known(transport, found.map(|(_, bib)| bib.v4()), tuple.remote)
             };
             let before = trace.is_wanted().then(|| look(self));
-            let local = self.view.filter_v6(&tuple)?;
+            let local = self.view.filter_v6(&tuple).map_err(|reason| self.refused(reason))?;
             if let Some(before) = before {
                 Self::tell(before, look(self), trace);
             }
@@ -443,5 +488,9 @@ impl Mapper for Stateful<'_> {
 
     fn shares_addresses(&self) -> bool {
         true
+    }
+
+    fn elsewhere(&self) -> Option<u16> {
+        self.elsewhere
     }
 }

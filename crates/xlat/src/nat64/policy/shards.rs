@@ -8,7 +8,10 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::time::Duration;
+
+use crate::verdict::DropReason;
 
 use super::{Pool, Range, Settings};
 
@@ -52,12 +55,71 @@ impl Bits {
     }
 }
 
-/// The shards of a cluster, and which of them this gateway owns. It owns none at first.
+/// Whether packets of a shard are translated here.
+#[derive(Debug, Default)]
+struct Gate {
+    /// How often it was enabled and disabled: odd while it is enabled.
+    changes: AtomicU64,
+    /// Nanoseconds of CLOCK_BOOTTIME; 0: not quiet.
+    quiet_until: AtomicU64,
+}
+
+impl Gate {
+    /// Makes the number of changes odd or even.
+    fn set(&self, enabled: bool) {
+        let step = |changes| ((changes % 2 == 1) != enabled).then_some(changes + 1);
+        // An error says that it is so already.
+        let _ = self.changes.fetch_update(Release, Relaxed, step);
+    }
+}
+
+/// What a packet has that is translated in a shard: the shard's state when translation began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    pub(crate) shard: u16,
+    /// The gate's number of changes.
+    changes: u64,
+    /// Sessions may be missing: what the tables do not know is dropped without an answer.
+    pub(crate) is_quiet: bool,
+}
+
+/// Why a packet of a shard is not translated here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The shard is not enabled here: the packet is for another gateway.
+    Elsewhere,
+    /// The shard is enabled, but the lease has ended, or was never given.
+    LeaseEnded,
+}
+
+impl From<Closed> for DropReason {
+    fn from(closed: Closed) -> DropReason {
+        match closed {
+            Closed::Elsewhere => DropReason::OtherShard,
+            Closed::LeaseEnded => DropReason::LeaseEnded,
+        }
+    }
+}
+
+/// The shards of a cluster, and which of them this gateway owns and translates: none at first.
+///
+/// Two kinds of state are independent of each other. Ownership in the tables (who assigns ports, whose entries age) is
+/// changed by a [`Replica`](crate::nat64::replica::Replica). Whether packets are translated is said by
+/// [`Shards::lease`], [`Shards::enable`] and [`Shards::disable`], which take effect at once: for every packet whose
+/// translation begins afterwards, and for those that have begun and are not sent yet. Times are of CLOCK_BOOTTIME.
 #[derive(Debug)]
 pub struct Shards {
     partition: Box<dyn Partition>,
     owned: Bits,
     ageing: Bits,
+    /// Nanoseconds; 0: no lease.
+    lease: AtomicU64,
+    gates: Box<[Gate]>,
+}
+
+/// Nanoseconds; what does not fit is the end of time.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Shards {
@@ -69,6 +131,8 @@ impl Shards {
             partition: Box::new(partition),
             owned: Bits::none_of(number),
             ageing: Bits::none_of(number),
+            lease: AtomicU64::new(0),
+            gates: (0..number).map(|_| Gate::default()).collect(),
         }
     }
 
@@ -94,6 +158,64 @@ impl Shards {
     /// owner had left.
     pub(crate) fn ages(&self, shard: u16) -> bool {
         self.ageing.has(shard)
+    }
+
+    /// Packets of enabled shards are translated before this time of CLOCK_BOOTTIME. Zero: none from now on.
+    pub fn lease(&self, until: Duration) {
+        self.lease.store(nanos(until), Release);
+    }
+
+    /// Packets of a shard are translated from now on, while the lease lasts. Before `quiet_until`, a time of
+    /// CLOCK_BOOTTIME, those that the tables do not know are dropped without an answer, since sessions may be missing.
+    /// Of a shard that is enabled already, only `quiet_until` changes.
+    ///
+    /// To be called after the tables have been made ready: what the caller has written, packets see.
+    pub fn enable(&self, shard: u16, quiet_until: Option<Duration>) {
+        let Some(gate) = self.gates.get(usize::from(shard)) else { return };
+        gate.quiet_until.store(quiet_until.map_or(0, nanos), Relaxed);
+        gate.set(true);
+    }
+
+    /// No packet of a shard is translated from now on: they are [`Verdict::Elsewhere`](crate::Verdict::Elsewhere). Of those
+    /// that have begun, none is sent that has not passed its last check; `fordway_engine::Threads` says when the last
+    /// of these has left.
+    pub fn disable(&self, shard: u16) {
+        if let Some(gate) = self.gates.get(usize::from(shard)) {
+            gate.set(false);
+        }
+    }
+
+    /// Whether a shard is enabled, whatever the lease.
+    #[must_use]
+    pub fn is_enabled(&self, shard: u16) -> bool {
+        let gate = self.gates.get(usize::from(shard));
+        gate.is_some_and(|gate| !gate.changes.load(Acquire).is_multiple_of(2))
+    }
+
+    /// Whether a packet of a shard may be translated at this time of CLOCK_BOOTTIME.
+    pub fn enter(&self, shard: u16, boottime: Duration) -> Result<Passage, Closed> {
+        let gate = self.gates.get(usize::from(shard)).ok_or(Closed::Elsewhere)?;
+        let changes = gate.changes.load(Acquire);
+        if changes.is_multiple_of(2) {
+            return Err(Closed::Elsewhere);
+        }
+        self.check_lease(boottime)?;
+        let is_quiet = nanos(boottime) < gate.quiet_until.load(Relaxed);
+        Ok(Passage { shard, changes, is_quiet })
+    }
+
+    /// Whether what was translated may be sent at this time of CLOCK_BOOTTIME. A shard that was disabled meanwhile, and
+    /// enabled again, may have had another owner in between.
+    pub fn still(&self, passage: &Passage, boottime: Duration) -> Result<(), Closed> {
+        let gate = self.gates.get(usize::from(passage.shard)).ok_or(Closed::Elsewhere)?;
+        if gate.changes.load(Acquire) != passage.changes {
+            return Err(Closed::Elsewhere);
+        }
+        self.check_lease(boottime)
+    }
+
+    fn check_lease(&self, boottime: Duration) -> Result<(), Closed> {
+        if nanos(boottime) < self.lease.load(Acquire) { Ok(()) } else { Err(Closed::LeaseEnded) }
     }
 
     pub(crate) fn set_owned(&self, shard: u16, owned: bool) {

@@ -24,6 +24,8 @@ pub(crate) struct View<'a> {
     pub(crate) shard: usize,
     /// A session or a 1:1 mapping was made.
     pub(crate) made: Cell<bool>,
+    /// The packet's shard may lack sessions, so an unsolicited SYN makes none.
+    pub(crate) is_quiet: bool,
 }
 
 impl<'a> View<'a> {

@@ -13,7 +13,7 @@ use alloc::collections::BTreeMap;
 
 /// Hosts are dealt to shards one by one, and so are the addresses of the pool.
 #[derive(Debug)]
-struct Dealt(u16);
+pub(super) struct Dealt(pub(super) u16);
 
 impl Partition for Dealt {
     fn shards(&self) -> u16 {
@@ -36,7 +36,7 @@ impl Partition for Dealt {
 }
 
 /// Addresses 192.0.2.0 to 192.0.2.15 with 64 ports each.
-fn dealt(allocation: Allocation) -> Pool {
+pub(super) fn dealt(allocation: Allocation) -> Pool {
     let mut dealt = Pool { allocation, ..pool(2000, 2063) };
     dealt.ranges[0].first = Ipv4Addr::new(192, 0, 2, 0);
     dealt.ranges[0].last = Ipv4Addr::new(192, 0, 2, 15);

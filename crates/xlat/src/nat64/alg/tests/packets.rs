@@ -340,13 +340,16 @@ impl Partition for Whole {
 fn a_connection_goes_on_at_another_gateway() {
     let now = Duration::from_secs(1000);
     let gateway = |secret| {
-        let shards = Some(Arc::new(Shards::new(Whole)));
-        let settings = Settings { shards, ..settings(true) };
+        let shards = Shards::new(Whole);
+        shards.enable(0, None);
+        shards.lease(Duration::MAX);
+        let settings = Settings { shards: Some(Arc::new(shards)), ..settings(true) };
         let memory: Arc<dyn Memory> = Arc::new(Heap::new(&settings.sizes, secret));
         let nat = Arc::new(Nat64::new(settings, Arc::clone(&memory)).unwrap());
         let replica = Replica::new(&nat, Replicated::default()).unwrap();
         let translator = Translator::nat64(config(), Arc::clone(&nat)).unwrap();
-        let (state, steps) = (State::new(1), Vec::new());
+        let (mut state, steps) = (State::new(1), Vec::new());
+        state.boottime = now;
         (Gateway { memory, nat, translator, state, seconds: 1000, steps }, replica)
     };
     let ((mut first, mut owner), (mut second, mut standby)) = (gateway([3, 4]), gateway([5, 6]));

@@ -149,7 +149,7 @@ fn a_shard_is_cleared_alone() {
 fn shards_have_their_own_ports() {
     for allocation in [Allocation::Shared, Allocation::Blocks { size: 8, most: 8 }] {
         let mut gateway = Gateway::new(4, ALL, settings(dealt(allocation)));
-        assert_eq!(gateway.nat.from_v6(&udp(1, 1), at(0), 0), Err(DropReason::Draining));
+        assert_eq!(gateway.nat.from_v6(&udp(1, 1), at(0), 0), Err(DropReason::OtherShard));
         gateway.take_over(1, at(0));
         gateway.take_over(2, at(0));
         let mut given = HashSet::new();
@@ -162,7 +162,7 @@ fn shards_have_their_own_ports() {
                         assert!(given.insert(local));
                     }
                     (1 | 2, Err(reason)) => assert_eq!(reason, DropReason::PoolExhausted),
-                    (_, made) => assert_eq!(made, Err(DropReason::Draining)),
+                    (_, made) => assert_eq!(made, Err(DropReason::OtherShard)),
                 }
             }
         }
@@ -178,7 +178,7 @@ fn shards_have_their_own_ports() {
         assert_eq!(gateway.nat.bib(at(1)).count(), given.len());
         gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(1), 1);
         let more = Tuple { remote: (SERVER.0, 99), ..udp(1, 0) };
-        assert_eq!(gateway.nat.from_v6(&more, at(1), 0), Err(DropReason::Draining));
+        assert_eq!(gateway.nat.from_v6(&more, at(1), 0), Err(DropReason::OtherShard));
         let more = Tuple { remote: (SERVER.0, 99), ..udp(2, 0) };
         assert!(gateway.nat.from_v6(&more, at(1), 0).is_ok());
     }

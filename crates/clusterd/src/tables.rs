@@ -1,0 +1,396 @@
+//! The NAT64 tables of an engine as a data path: their records are told and applied, and packets of a shard are translated
+//! while this gateway owns it.
+//!
+//! One thread scans the tables for what has changed ([`Replica`]). Each call of the member waits for it for at most a
+//! millisecond, and for the sweeper for at most one of its chunks.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fordway_cluster::{Nanos, Record, RecordKey, Shard};
+use fordway_engine::Bursting;
+use fordway_serve::boottime;
+use fordway_xlat::nat64::replica::{self, ApplyError, Replica, Replicated};
+use fordway_xlat::nat64::{Nat64, Shards, Sweeper};
+use tokio::sync::Notify;
+
+use crate::data_path::{Change, DataPath};
+
+/// From the beginning of a scan to that of the next, at least.
+const INTERVAL: Duration = Duration::from_millis(5);
+/// The thread scans for so long without a pause.
+const STRETCH: Duration = Duration::from_millis(1);
+/// Entries between two looks at the clock.
+const CHUNK: u32 = 512;
+/// Scanning takes one part in so many of a processor's time.
+const SHARE: u32 = 8;
+/// Between two looks whether bursts of packets are over.
+const SOON: Duration = Duration::from_micros(100);
+/// Scans after a stop at most. One that tells nothing of the shard is the last.
+const SCANS: u8 = 4;
+/// Records that are given at once.
+const BATCH: usize = 256;
+/// For so long unknown packets are not answered after a take-over.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Why an engine's tables are none of a cluster's.
+#[derive(Debug, thiserror::Error)]
+pub enum TablesError {
+    /// The engine translates without state, or its settings have no shards.
+    #[error("the translator's tables have no shards")]
+    NoShards,
+    /// There is no thread.
+    #[error("no thread that looks for changes of the tables: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// A shard in which no packet begins translation any more.
+struct Stopping {
+    shard: Shard,
+    ticket: u64,
+    stage: Stage,
+}
+
+/// What a stop waits for.
+enum Stage {
+    /// Packets that had begun.
+    Bursts(Bursting),
+    /// The rest of a scan that had begun before that.
+    Rest,
+    /// A whole scan; how many there were before, and whether this one has told something of the shard.
+    Scan(u8, bool),
+    /// The thread, for a moment.
+    Done,
+}
+
+struct State {
+    replica: Replica,
+    changes: Vec<Change>,
+    stopping: Vec<Stopping>,
+    /// Applied records that the replica could not remember.
+    forgotten: BTreeSet<(u16, RecordKey)>,
+    is_scanning: bool,
+    /// How long the scan that is under way has taken.
+    spent: Duration,
+    is_over: bool,
+}
+
+struct Shared {
+    engine: fordway_engine::Tables,
+    shards: Arc<Shards>,
+    wake: Arc<Notify>,
+    state: Mutex<State>,
+    /// Something is to be stopped, or the thread itself.
+    called: Condvar,
+}
+
+/// An engine's tables, which a member changes.
+pub struct Tables {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What can be shown of an engine's tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TablesOverview {
+    /// How many records each shard has.
+    pub records: Vec<usize>,
+    /// Records that are in no table: sessions that wait for their BIB entry, and refused ones.
+    pub unplaced: usize,
+    /// How many were refused, by reason.
+    pub refused: Vec<(ApplyError, u64)>,
+}
+
+/// Looks at an engine's tables.
+#[derive(Clone)]
+pub struct TablesView(Arc<Shared>);
+
+impl TablesView {
+    /// How they stand.
+    #[must_use]
+    pub fn overview(&self) -> TablesOverview {
+        let state = self.0.lock();
+        TablesOverview {
+            records: (0..self.0.shards.number()).map(|n| state.replica.records(n)).collect(),
+            unplaced: state.replica.unplaced() + state.forgotten.len(),
+            refused: state.replica.refused().collect(),
+        }
+    }
+}
+
+/// Takes a change to the others.
+fn put(changes: &mut Vec<Change>, change: &replica::Change<'_>) {
+    let record = Record { key: change.key, value: change.value.map(Into::into) };
+    match changes.last_mut() {
+        Some(Change::Records(shard, records))
+            if shard.0 == change.shard && records.len() < BATCH =>
+        {
+            records.push(record);
+        }
+        _ => changes.push(Change::Records(Shard(change.shard), vec![record])),
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the tables. An engine of a cluster always has some.
+    fn with<T>(&self, f: impl FnOnce(&Nat64, &mut Sweeper, Duration) -> T) -> Option<T> {
+        self.engine.with(f)
+    }
+
+    /// The thread.
+    fn run(&self) {
+        let mut state = self.lock();
+        while !state.is_over {
+            let pause = self.stretch(&mut state);
+            if !state.changes.is_empty() {
+                self.wake.notify_one();
+            }
+            let waited = self.called.wait_timeout(state, pause);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Scans for a stretch. Gives how long to pause.
+    fn stretch(&self, state: &mut State) -> Duration {
+        state.look_at_bursts();
+        let begun = Instant::now();
+        let mut is_complete = false;
+        while !is_complete && begun.elapsed() < STRETCH {
+            is_complete = self.scan(state);
+        }
+        let spent = begun.elapsed();
+        state.spent += spent;
+        if is_complete {
+            state.end_scan();
+        }
+        self.finish(state);
+        let rest = if is_complete {
+            let of_scan = std::mem::take(&mut state.spent) * (SHARE - 1);
+            of_scan.max(INTERVAL.saturating_sub(spent))
+        } else {
+            spent * (SHARE - 1)
+        };
+        if state.stopping.is_empty() { rest } else { SOON }
+    }
+
+    /// Looks at a chunk of entries. Gives whether the scan is complete.
+    fn scan(&self, state: &mut State) -> bool {
+        let State { replica, changes, stopping, .. } = state;
+        let mut tell = |change: replica::Change<'_>| {
+            for it in stopping.iter_mut().filter(|it| it.shard.0 == change.shard) {
+                if let Stage::Scan(_, has_told) = &mut it.stage {
+                    *has_told = true;
+                }
+            }
+            put(changes, &change);
+        };
+        let scanned =
+            self.with(|nat, sweeper, now| replica.scan(nat, sweeper, now, CHUNK, &mut tell));
+        state.is_scanning = scanned.is_some_and(|scanned| !scanned.is_complete);
+        !state.is_scanning
+    }
+
+    /// Of stopped shards whose changes were all told, one: it takes time for each record.
+    fn finish(&self, state: &mut State) {
+        let is_done = |it: &Stopping| matches!(it.stage, Stage::Done);
+        if let Some(at) = state.stopping.iter().position(is_done) {
+            let done = state.stopping.swap_remove(at);
+            self.let_go(state, done.shard, Some(done.ticket));
+        }
+    }
+
+    /// A shard of which nothing is in translation any more is not this gateway's.
+    fn let_go(&self, state: &mut State, shard: Shard, ticket: Option<u64>) {
+        self.with(|nat, sweeper, now| state.replica.lose(nat, sweeper, now, shard.0));
+        state.changes.extend(ticket.map(|ticket| Change::Stopped(shard, ticket)));
+    }
+
+    /// Another gateway's records are to come: a stop of the shard is done now.
+    fn settle(&self, state: &mut State, shard: Shard) {
+        if !self.shards.owns(shard.0) {
+            return;
+        }
+        self.shards.disable(shard.0);
+        let found = state.stopping.iter().position(|it| it.shard == shard);
+        let stopping = found.map(|at| state.stopping.swap_remove(at));
+        let mut bursting = match &stopping {
+            Some(Stopping { stage: Stage::Rest | Stage::Scan(..) | Stage::Done, .. }) => None,
+            _ => Some(self.engine.bursting()),
+        };
+        // Bursts take well below a millisecond.
+        while bursting.as_mut().is_some_and(|it| !it.is_over()) {
+            thread::sleep(SOON);
+        }
+        self.let_go(state, shard, stopping.map(|it| it.ticket));
+    }
+}
+
+impl State {
+    /// What waited for bursts of packets that are over goes on.
+    fn look_at_bursts(&mut self) {
+        for it in &mut self.stopping {
+            if let Stage::Bursts(bursting) = &mut it.stage
+                && bursting.is_over()
+            {
+                it.stage = if self.is_scanning { Stage::Rest } else { Stage::Scan(0, false) };
+            }
+        }
+    }
+
+    /// A scan is complete: what waited for it goes on.
+    fn end_scan(&mut self) {
+        for it in &mut self.stopping {
+            it.stage = match std::mem::replace(&mut it.stage, Stage::Done) {
+                Stage::Bursts(bursting) => Stage::Bursts(bursting),
+                Stage::Rest => Stage::Scan(0, false),
+                Stage::Scan(scans, true) if scans + 1 < SCANS => Stage::Scan(scans + 1, false),
+                Stage::Scan(..) | Stage::Done => Stage::Done,
+            };
+        }
+    }
+
+    /// Forgets which records of a shard are in no table, and gives them.
+    fn take_forgotten(&mut self, shard: Shard) -> Vec<RecordKey> {
+        let of_shard = (shard.0, [0; 24])..=(shard.0, [u8::MAX; 24]);
+        self.forgotten.extract_if(of_shard, |_| true).map(|(_, key)| key).collect()
+    }
+}
+
+impl Tables {
+    /// Tables of which nothing is translated until the member says so. The engine's translator must have shards, also after
+    /// each reconfiguration the same ones. `wake` is notified of changes.
+    pub fn start(
+        engine: fordway_engine::Tables,
+        replicated: Replicated,
+        wake: Arc<Notify>,
+    ) -> Result<Tables, TablesError> {
+        let opened = engine.with(|nat, _, _| {
+            Some((Arc::clone(nat.settings().shards.as_ref()?), Replica::new(nat, replicated)?))
+        });
+        let (shards, replica) = opened.flatten().ok_or(TablesError::NoShards)?;
+        shards.lease(Duration::ZERO);
+        let state = Mutex::new(State {
+            replica,
+            changes: Vec::new(),
+            stopping: Vec::new(),
+            forgotten: BTreeSet::new(),
+            is_scanning: false,
+            spent: Duration::ZERO,
+            is_over: false,
+        });
+        let shared = Arc::new(Shared { engine, shards, wake, state, called: Condvar::new() });
+        let own = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("fordway-records".into());
+        let thread = Some(thread.spawn(move || own.run())?);
+        Ok(Tables { shared, thread })
+    }
+
+    /// For those who look at them.
+    #[must_use]
+    pub fn view(&self) -> TablesView {
+        TablesView(Arc::clone(&self.shared))
+    }
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.called.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic of its own was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl DataPath for Tables {
+    /// The user engine's tables end with its process.
+    fn loaded(&mut self) -> Vec<(Shard, u64, Vec<Record>)> {
+        Vec::new()
+    }
+
+    fn lease(&mut self, until: Nanos) {
+        self.shared.shards.lease(Duration::from_nanos(until));
+    }
+
+    fn translate(&mut self, shard: Shard, _epoch: u64, is_quiet: bool) {
+        let shared = &self.shared;
+        let mut state = shared.lock();
+        // A move that was given up.
+        state.stopping.retain(|it| it.shard != shard);
+        if !shared.shards.owns(shard.0) {
+            for key in state.take_forgotten(shard) {
+                put(&mut state.changes, &replica::Change { shard: shard.0, key, value: None });
+            }
+            let State { replica, changes, .. } = &mut *state;
+            let mut tell = |change: replica::Change<'_>| put(changes, &change);
+            shared.with(|nat, sweeper, now| {
+                replica.take_over(nat, sweeper, now, shard.0, &mut tell);
+            });
+        }
+        shared.shards.enable(shard.0, is_quiet.then(|| boottime::now() + QUIET));
+        if !state.changes.is_empty() {
+            shared.wake.notify_one();
+        }
+    }
+
+    fn changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.shared.lock().changes)
+    }
+
+    fn stop(&mut self, shard: Shard, ticket: u64) {
+        self.shared.shards.disable(shard.0);
+        let stage = Stage::Bursts(self.shared.engine.bursting());
+        self.shared.lock().stopping.push(Stopping { shard, ticket, stage });
+        self.shared.called.notify_one();
+    }
+
+    fn clear(&mut self, shard: Shard) {
+        let mut state = self.shared.lock();
+        self.shared.settle(&mut state, shard);
+        state.take_forgotten(shard);
+        self.shared.with(|nat, sweeper, _| state.replica.clear(nat, sweeper, shard.0));
+    }
+
+    fn apply(&mut self, shard: Shard, records: &[Record]) {
+        let mut state = self.shared.lock();
+        self.shared.settle(&mut state, shard);
+        let State { replica, forgotten, .. } = &mut *state;
+        self.shared.with(|nat, sweeper, now| {
+            for Record { key, value } in records {
+                let value = value.as_deref();
+                let change = replica::Change { shard: shard.0, key: *key, value };
+                forgotten.remove(&(shard.0, *key));
+                // Others are counted, and told as removed at the take-over.
+                if let Err(ApplyError::Unplaced) = replica.apply(nat, sweeper, now, change) {
+                    forgotten.insert((shard.0, *key));
+                }
+            }
+        });
+    }
+
+    fn read(
+        &mut self,
+        shard: Shard,
+        after: Option<RecordKey>,
+        most: usize,
+    ) -> (Vec<Change>, Vec<Record>, bool) {
+        let mut state = self.shared.lock();
+        let mut records = Vec::new();
+        let mut tell = |change: replica::Change<'_>| {
+            records.push(Record { key: change.key, value: change.value.map(Into::into) });
+        };
+        let is_last = state.replica.chunk(shard.0, after.as_ref(), most, &mut tell);
+        (std::mem::take(&mut state.changes), records, is_last)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+use std::net::Ipv6Addr;
+
+use fordway_cluster::ShardMap;
+use fordway_engine::monotonic;
+use fordway_testhost::poll;
+use fordway_xlat::nat64::{Heap, Pool, Protocol, Range, Segment, Settings, Sizes, Tuple};
+use fordway_xlat::{Config, Translator};
+
+use super::*;
+
+const SHARDS: u16 = 4;
+const UDP: Replicated = Replicated { udp: true, icmp: false };
+
+fn pool() -> Vec<Range> {
+    let (first, last) = ([192, 0, 2, 0].into(), [192, 0, 2, 15].into());
+    vec![Range { first, last, low: 1024, high: 65_535 }]
+}
+
+fn map() -> ShardMap {
+    ShardMap::new(SHARDS, [1, 2], 56, &[pool()]).unwrap()
+}
+
+/// The `n`th host of a shard.
+fn host(shard: u16, n: usize) -> Ipv6Addr {
+    let hosts = (1..).map(|site| Ipv6Addr::new(0x2001, 0xdb8, 1, site << 8, 0, 0, 0, 1));
+    hosts.filter(|host| map().of_host(*host) == Shard(shard)).nth(n).unwrap()
+}
+
+fn start(nat: &Arc<Nat64>) -> Result<Tables, TablesError> {
+    let config = Config { pool6: vec!["64:ff9b::/96".parse().unwrap()], ..Config::default() };
+    let translator = Translator::nat64(config, Arc::clone(nat)).unwrap();
+    let engine = fordway_engine::Tables::idle(Arc::new(translator).into());
+    Tables::start(engine, UDP, Arc::default())
+}
+
+struct Gateway {
+    nat: Arc<Nat64>,
+    tables: Tables,
+}
+
+impl Gateway {
+    fn with(sizes: Sizes) -> Gateway {
+        let settings = Settings {
+            pools: vec![Pool { ranges: pool(), ..Pool::default() }],
+            subscriber_len: 56,
+            shards: Some(Arc::new(Shards::new(map()))),
+            sizes,
+            ..Settings::default()
+        };
+        let heap = Heap::new(&settings.sizes, [1, 2]);
+        let nat = Arc::new(Nat64::new(settings, Arc::new(heap)).unwrap());
+        let tables = start(&nat).unwrap();
+        Gateway { nat, tables }
+    }
+
+    fn new() -> Gateway {
+        Gateway::with(Sizes { bibs: 64, sessions: 64, subscribers: 16 })
+    }
+
+    /// Opens a UDP session from a host's port. Whether that was possible.
+    fn opens(&self, host: Ipv6Addr, port: u16) -> bool {
+        let tuple = Tuple {
+            protocol: Protocol::Udp,
+            near: (host, port),
+            remote: ([198, 51, 100, 1].into(), 53),
+            segment: Segment::Other,
+            pool6: 0,
+            mark: 0,
+            packets: 1,
+            octets: 100,
+        };
+        self.nat.from_v6(&tuple, monotonic(), 0).is_ok()
+    }
+
+    fn sessions(&self) -> usize {
+        self.nat.sessions(monotonic()).count()
+    }
+
+    /// What it tells, until that is enough.
+    fn told(&mut self, is_enough: impl Fn(&[Change]) -> bool) -> Vec<Change> {
+        let mut all = Vec::new();
+        poll("changes", || {
+            all.extend(self.tables.changes());
+            is_enough(&all).then_some(())
+        });
+        all
+    }
+
+    fn apply_all(&mut self, changes: &[Change]) {
+        for (shard, records) in changes.iter().filter_map(records_of) {
+            self.tables.apply(shard, records);
+        }
+    }
+
+    fn all_of(&mut self, shard: u16) -> Vec<Record> {
+        let (before, records, is_last) = self.tables.read(Shard(shard), None, 100);
+        assert!(is_last && before.is_empty());
+        records
+    }
+}
+
+fn records_of(change: &Change) -> Option<(Shard, &[Record])> {
+    match change {
+        Change::Records(shard, records) => Some((*shard, records)),
+        Change::Stopped(..) => None,
+    }
+}
+
+/// How many records were told.
+fn number(changes: &[Change]) -> usize {
+    changes.iter().filter_map(records_of).map(|(_, records)| records.len()).sum()
+}
+
+#[test]
+fn sessions_go_to_the_standby_and_on_with_it() {
+    let (mut owner, mut standby) = (Gateway::new(), Gateway::new());
+    owner.tables.translate(Shard(1), 1, false);
+    assert!(owner.opens(host(1, 0), 4000) && owner.opens(host(1, 1), 4000));
+    assert!(!owner.opens(host(2, 0), 4000), "another's shard");
+    // Each is a subscriber, a BIB entry and a session.
+    let told = owner.told(|all| number(all) == 6);
+    assert!(told.iter().filter_map(records_of).all(|(shard, _)| shard == Shard(1)));
+    standby.apply_all(&told);
+    assert_eq!(standby.sessions(), 2);
+    assert!(!standby.opens(host(1, 2), 4000), "before it owns the shard");
+    standby.tables.translate(Shard(1), 2, true);
+    assert!(standby.opens(host(1, 2), 4000));
+    assert_eq!(number(&standby.told(|all| number(all) == 3)), 3);
+    assert_eq!(standby.tables.view().overview().records, [0, 9, 0, 0]);
+}
+
+#[test]
+fn a_stop_is_done_when_the_last_change_is_told() {
+    let mut owner = Gateway::new();
+    owner.tables.translate(Shard(1), 1, false);
+    owner.tables.translate(Shard(2), 1, false);
+    assert!((0..5).all(|n| owner.opens(host(1, n), 4000)));
+    owner.tables.stop(Shard(1), 7);
+    let told = owner.told(|all| all.contains(&Change::Stopped(Shard(1), 7)));
+    assert_eq!((number(&told), told.last()), (15, Some(&Change::Stopped(Shard(1), 7))));
+    assert!(!owner.opens(host(1, 9), 4000) && owner.opens(host(2, 0), 4000));
+    assert_eq!(owner.all_of(1).len(), 15);
+}
+
+#[test]
+fn a_move_that_is_given_up_goes_on_as_before() {
+    let mut owner = Gateway::new();
+    owner.tables.translate(Shard(1), 1, false);
+    for port in 1..30 {
+        owner.tables.stop(Shard(1), port.into());
+        owner.tables.translate(Shard(1), 1, false);
+        assert!(owner.opens(host(1, 0), port));
+    }
+    // A subscriber, and two for each port.
+    owner.told(|all| number(all) == 59);
+    assert_eq!(owner.sessions(), 29);
+}
+
+#[test]
+fn records_of_another_owner_end_a_stop() {
+    let (mut first, mut second) = (Gateway::new(), Gateway::new());
+    first.tables.translate(Shard(1), 1, false);
+    second.tables.translate(Shard(1), 2, false);
+    assert!(first.opens(host(1, 0), 4000) && second.opens(host(1, 1), 4000));
+    first.told(|all| number(all) == 3);
+    let told = second.told(|all| number(all) == 3);
+    first.tables.stop(Shard(1), 8);
+    first.tables.clear(Shard(1));
+    first.apply_all(&told);
+    assert!(first.tables.changes().contains(&Change::Stopped(Shard(1), 8)));
+    assert_eq!((first.all_of(1), first.sessions()), (second.all_of(1), 1));
+}
+
+#[test]
+fn what_is_read_has_the_changes_that_come_with_it_and_no_others() {
+    let mut owner = Gateway::new();
+    owner.tables.translate(Shard(1), 1, false);
+    let mut told = std::collections::BTreeMap::new();
+    for port in 1..40 {
+        assert!(owner.opens(host(1, 0), port));
+        let (before, records, is_last) = owner.tables.read(Shard(1), None, 200);
+        for record in before.iter().filter_map(records_of).flat_map(|(_, records)| records) {
+            told.insert(record.key, record.value.clone());
+        }
+        let read = records.into_iter().map(|it| (it.key, it.value));
+        assert!(is_last && read.eq(told.clone()), "port {port}");
+    }
+}
+
+#[test]
+fn what_has_no_room_is_told_as_removed_at_the_take_over() {
+    let sizes = Sizes { bibs: 64, sessions: 1, subscribers: 16 };
+    let (mut owner, mut standby) = (Gateway::new(), Gateway::with(sizes));
+    owner.tables.translate(Shard(1), 1, false);
+    assert!(owner.opens(host(1, 0), 1) && owner.opens(host(1, 0), 2));
+    standby.apply_all(&owner.told(|all| number(all) == 5));
+    let overview = standby.tables.view().overview();
+    assert_eq!((overview.records[1], overview.unplaced), (4, 1));
+    assert!(overview.refused.contains(&(ApplyError::SessionsFull, 1)));
+    standby.tables.translate(Shard(1), 2, true);
+    let told = standby.tables.changes();
+    let [Change::Records(Shard(1), records)] = &told[..] else { panic!("{told:?}") };
+    assert!(records.len() == 1 && records[0].value.is_none());
+}
+
+#[test]
+fn nothing_is_translated_at_first_nor_without_shards() {
+    let gateway = Gateway::new();
+    assert!(!gateway.opens(host(0, 0), 1));
+    let settings = Settings::default();
+    let heap = Heap::new(&settings.sizes, [1, 2]);
+    let nat = Arc::new(Nat64::new(settings, Arc::new(heap)).unwrap());
+    assert!(matches!(start(&nat).err(), Some(TablesError::NoShards)));
+}
