@@ -4,23 +4,22 @@
 //! epoch of its shard, so that routers that compare it (as MED, for instance) prefer the later owner while the routes of one that
 //! was killed are still there. Routes of a shard that moves away stay for a moment, until the next owner's are known.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod routes;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fordway_cluster::{Nanos, Record, RecordKey, Shard, ShardMap};
-use fordway_net::{Netlink, PROTOCOL, Route, RouteFilter, RouteKind};
 use fordway_serve::boottime;
 use ipnet::{IpNet, Ipv6Net};
-use nix::errno::Errno;
 
 use crate::data_path::{Change, DataPath};
+use routes::Routes;
 
 /// The metric of addresses that several shards have, with other ports each: all their owners are as good.
 pub const METRIC_SHARED: u32 = 1 << 31;
 /// How long the routes of a shard stay that was stopped, and all of them beyond the lease.
 const HOLD: Duration = Duration::from_secs(2);
-/// After what time the kernel is asked again for what it has refused.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// What is announced.
 #[derive(Clone, Debug)]
@@ -31,13 +30,6 @@ pub struct Announcement {
     pub shards: ShardMap,
     /// Prefixes in which all gateways translate; announced while this one holds its lease.
     pub pool6: Vec<Ipv6Net>,
-}
-
-impl Announcement {
-    fn route(&self, to: IpNet, metric: u32) -> Route {
-        let (kind, table) = (RouteKind::Blackhole, self.table);
-        Route { kind, table, metric, device: None, ..Route::new(to, "") }
-    }
 }
 
 /// What a route is there for.
@@ -62,29 +54,24 @@ struct Wanted {
 pub struct Announced<D> {
     inner: D,
     announcement: Announcement,
-    netlink: Netlink,
+    routes: Routes,
     wanted: BTreeMap<(IpNet, Cause), Wanted>,
-    /// What the table has, with its metric.
-    has: BTreeSet<(IpNet, u32)>,
-    /// When to look at the table next.
+    /// When to look at what is wanted next.
     next: Option<Duration>,
     until: Nanos,
 }
 
 impl<D: DataPath> Announced<D> {
-    /// Takes over what an earlier process has left in the table; it goes in a moment, unless it is wanted again.
+    /// Takes over what an earlier process has left in the table; it goes in a moment, unless it is wanted again. Routes are made
+    /// by a thread of its own, which has the privileges of this one.
     pub fn new(inner: D, announcement: Announcement) -> fordway_net::Result<Self> {
-        let mut netlink = Netlink::open()?;
-        let filter = RouteFilter { table: Some(announcement.table), ..RouteFilter::default() };
-        let routes = netlink.routes(filter)?;
-        let ours = routes.iter().filter(|route| route.protocol == PROTOCOL);
-        let has: BTreeSet<_> = ours.map(|route| (route.destination, route.metric)).collect();
+        let (routes, has) = Routes::take_over(announcement.table)?;
         let gone = Some(boottime::now() + HOLD);
         let left = has
-            .iter()
-            .map(|(to, metric)| ((*to, Cause::Earlier), Wanted { metric: *metric, until: gone }));
+            .into_iter()
+            .map(|(to, metric)| ((to, Cause::Earlier), Wanted { metric, until: gone }));
         let wanted = left.collect();
-        Ok(Self { inner, announcement, netlink, wanted, has, next: gone, until: 0 })
+        Ok(Self { inner, announcement, routes, wanted, next: gone, until: 0 })
     }
 
     /// Routes are made with the next look at the table, of which there is one before anything else happens.
@@ -109,7 +96,7 @@ impl<D: DataPath> Announced<D> {
         (self.until != 0).then(|| Duration::from_nanos(self.until) + HOLD)
     }
 
-    /// Makes the table what is wanted: of several causes, the least metric counts. Without a lease that lasts, nothing is.
+    /// Says what is wanted: of several causes, the least metric counts. Without a lease that lasts, nothing is.
     fn settle(&mut self) {
         let now = boottime::now();
         self.wanted.retain(|_, wanted| wanted.until.is_none_or(|until| now < until));
@@ -121,46 +108,7 @@ impl<D: DataPath> Announced<D> {
                 best.entry(*to).and_modify(|m| *m = (*m).min(*metric)).or_insert(*metric);
             }
         }
-        // Another metric is another route for the kernel: the new one is there before the old one goes.
-        let mut failed = BTreeSet::new();
-        for (to, metric) in best.iter().map(|(to, metric)| (*to, *metric)) {
-            if self.has.contains(&(to, metric)) {
-                continue;
-            }
-            let added = self.netlink.add_route(&self.announcement.route(to, metric));
-            if self.is_done(to, added, Errno::EEXIST) {
-                self.has.insert((to, metric));
-            } else {
-                failed.insert(to);
-            }
-        }
-        let old = self.has.iter().filter(|(to, metric)| best.get(to) != Some(metric));
-        for (to, metric) in old.copied().collect::<Vec<_>>() {
-            if failed.contains(&to) {
-                continue;
-            }
-            let deleted = self.netlink.delete_route(&self.announcement.route(to, metric));
-            if self.is_done(to, deleted, Errno::ESRCH) {
-                self.has.remove(&(to, metric));
-            } else {
-                failed.insert(to);
-            }
-        }
-        if !failed.is_empty() {
-            let again = now + AGAIN;
-            self.next = Some(self.next.map_or(again, |next| next.min(again)));
-        }
-    }
-
-    /// Whether the kernel has done it, or it was so before.
-    fn is_done(&self, to: IpNet, result: fordway_net::Result<()>, was_so: Errno) -> bool {
-        match result {
-            Err(error) if error.errno() != Some(was_so as i32) => {
-                tracing::error!("the route for {to} in table {}: {error}", self.announcement.table);
-                false
-            }
-            _ => true,
-        }
+        self.routes.want(best);
     }
 }
 
@@ -215,7 +163,12 @@ impl<D: DataPath> DataPath for Announced<D> {
         self.inner.apply(shard, records);
     }
 
-    fn read(&mut self, shard: Shard, after: Option<RecordKey>, most: usize) -> (Vec<Record>, bool) {
+    fn read(
+        &mut self,
+        shard: Shard,
+        after: Option<RecordKey>,
+        most: usize,
+    ) -> (Vec<Change>, Vec<Record>, bool) {
         self.inner.read(shard, after, most)
     }
 }
@@ -224,9 +177,7 @@ impl<D> Drop for Announced<D> {
     fn drop(&mut self) {
         // While a lease lasts, the data path goes on without this process, and another one takes its routes over.
         if self.until == 0 {
-            for (to, metric) in std::mem::take(&mut self.has) {
-                let _ = self.netlink.delete_route(&self.announcement.route(to, metric));
-            }
+            self.routes.want(BTreeMap::new());
         }
     }
 }

@@ -41,7 +41,12 @@ pub trait DataPath: Send {
     /// Changes records of a shard, in order, and forgets its epoch.
     fn apply(&mut self, shard: Shard, records: &[Record]);
 
-    /// Records of a shard in the order of their keys, at most so many after a key, and whether they are the last: as those changes
-    /// have left them that [`DataPath::changes`] has given, and no later one.
-    fn read(&mut self, shard: Shard, after: Option<RecordKey>, most: usize) -> (Vec<Record>, bool);
+    /// What [`DataPath::changes`] would give; and records of a shard as these changes have left them, in the order of their keys, at
+    /// most so many after a key, and whether they are the last.
+    fn read(
+        &mut self,
+        shard: Shard,
+        after: Option<RecordKey>,
+        most: usize,
+    ) -> (Vec<Change>, Vec<Record>, bool);
 }

@@ -5,6 +5,7 @@
 //! | `store` | leases and owners of shards in a key-value bucket of NATS JetStream |
 //! | `channel` | messages between gateways: TLS 1.3, both sides with certificates |
 //! | `data_path` | what translates, as a member sees it |
+//! | `tables` | the NAT64 tables of an engine as a data path |
 //! | `announced` | the same, with routes that a routing daemon redistributes |
 //! | `member` | gives the protocol what has happened, and does what it wants |
 //!
@@ -16,9 +17,11 @@ mod channel;
 mod data_path;
 mod member;
 mod store;
+mod tables;
 
 pub use announced::{Announced, Announcement, METRIC_SHARED};
 pub use channel::{ChannelError, ChannelSettings, PeerSettings};
 pub use data_path::{Change, DataPath};
 pub use member::{Ended, Error, Handle, Member, MemberSettings, Overview};
 pub use store::{Login, StoreError, StoreSettings};
+pub use tables::{Tables, TablesError, TablesOverview, TablesView};

@@ -125,6 +125,14 @@ fn now() -> Nanos {
     boottime::now().as_nanos() as Nanos
 }
 
+/// What a data path has told.
+fn told(changes: Vec<Change>) -> impl Iterator<Item = Input> {
+    changes.into_iter().map(|change| match change {
+        Change::Records(shard, records) => Input::Changed { shard, records },
+        Change::Stopped(shard, ticket) => Input::Stopped { shard, ticket },
+    })
+}
+
 impl<D: DataPath> Member<D> {
     /// A member whose data path translates nothing yet. `wake` is notified by the data path. Within a tokio runtime.
     pub async fn new(
@@ -180,7 +188,7 @@ impl<D: DataPath> Member<D> {
 
     /// Gives the protocol an input, after what the data path has to tell, and does what it wants.
     fn feed(&mut self, input: Input) {
-        let mut inputs: VecDeque<Input> = self.changes().collect();
+        let mut inputs: VecDeque<Input> = told(self.data.changes()).collect();
         inputs.push_back(input);
         while let Some(input) = inputs.pop_front() {
             let mut actions = Vec::new();
@@ -193,13 +201,6 @@ impl<D: DataPath> Member<D> {
                 self.act(action, &mut inputs);
             }
         }
-    }
-
-    fn changes(&mut self) -> impl Iterator<Item = Input> + use<D> {
-        self.data.changes().into_iter().map(|change| match change {
-            Change::Records(shard, records) => Input::Changed { shard, records },
-            Change::Stopped(shard, ticket) => Input::Stopped { shard, ticket },
-        })
     }
 
     fn act(&mut self, action: Action, inputs: &mut VecDeque<Input>) {
@@ -215,8 +216,8 @@ impl<D: DataPath> Member<D> {
             Action::Clear { shard } => self.data.clear(shard),
             Action::Apply { shard, records } => self.data.apply(shard, &records),
             Action::ReadRecords { shard, after, most } => {
-                inputs.extend(self.changes());
-                let (records, is_last) = self.data.read(shard, after, most);
+                let (before, records, is_last) = self.data.read(shard, after, most);
+                inputs.extend(told(before));
                 inputs.push_back(Input::Chunk { shard, after, records, is_last });
             }
         }

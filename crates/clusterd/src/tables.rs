@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fordway_cluster::{Nanos, Record, RecordKey, Shard};
-use fordway_engine::Bursting;
+use fordway_engine::Grace;
 use fordway_serve::boottime;
 use fordway_xlat::nat64::replica::{self, ApplyError, Replica, Replicated};
 use fordway_xlat::nat64::{Nat64, Shards, Sweeper};
@@ -57,7 +57,7 @@ struct Stopping {
 /// What a stop waits for.
 enum Stage {
     /// Packets that had begun.
-    Bursts(Bursting),
+    Bursts(Grace),
     /// The rest of a scan that had begun before that.
     Rest,
     /// A whole scan; how many there were before, and whether this one has told something of the shard.
@@ -220,12 +220,12 @@ impl Shared {
         self.shards.disable(shard.0);
         let found = state.stopping.iter().position(|it| it.shard == shard);
         let stopping = found.map(|at| state.stopping.swap_remove(at));
-        let mut bursting = match &stopping {
+        let mut grace = match &stopping {
             Some(Stopping { stage: Stage::Rest | Stage::Scan(..) | Stage::Done, .. }) => None,
-            _ => Some(self.engine.bursting()),
+            _ => Some(self.engine.grace()),
         };
         // Bursts take well below a millisecond.
-        while bursting.as_mut().is_some_and(|it| !it.is_over()) {
+        while grace.as_mut().is_some_and(|it| !it.is_over()) {
             thread::sleep(SOON);
         }
         self.let_go(state, shard, stopping.map(|it| it.ticket));
@@ -236,8 +236,8 @@ impl State {
     /// What waited for bursts of packets that are over goes on.
     fn look_at_bursts(&mut self) {
         for it in &mut self.stopping {
-            if let Stage::Bursts(bursting) = &mut it.stage
-                && bursting.is_over()
+            if let Stage::Bursts(grace) = &mut it.stage
+                && grace.is_over()
             {
                 it.stage = if self.is_scanning { Stage::Rest } else { Stage::Scan(0, false) };
             }
@@ -248,7 +248,7 @@ impl State {
     fn end_scan(&mut self) {
         for it in &mut self.stopping {
             it.stage = match std::mem::replace(&mut it.stage, Stage::Done) {
-                Stage::Bursts(bursting) => Stage::Bursts(bursting),
+                Stage::Bursts(grace) => Stage::Bursts(grace),
                 Stage::Rest => Stage::Scan(0, false),
                 Stage::Scan(scans, true) if scans + 1 < SCANS => Stage::Scan(scans + 1, false),
                 Stage::Scan(..) | Stage::Done => Stage::Done,
@@ -347,7 +347,7 @@ impl DataPath for Tables {
 
     fn stop(&mut self, shard: Shard, ticket: u64) {
         self.shared.shards.disable(shard.0);
-        let stage = Stage::Bursts(self.shared.engine.bursting());
+        let stage = Stage::Bursts(self.shared.engine.grace());
         self.shared.lock().stopping.push(Stopping { shard, ticket, stage });
         self.shared.called.notify_one();
     }

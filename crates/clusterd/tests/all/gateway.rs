@@ -113,17 +113,23 @@ impl DataPath for Ledger {
         self.with(shard, |table| records.iter().for_each(|record| put(table, record)));
     }
 
-    fn read(&mut self, shard: Shard, after: Option<RecordKey>, most: usize) -> (Vec<Record>, bool) {
-        self.with(shard, |table| {
-            let rest = table.records.iter().filter(|(key, _)| Some(**key) > after);
-            let mut some: Vec<Record> = rest
-                .take(most + 1)
-                .map(|(key, value)| Record { key: *key, value: Some(value.clone()) })
-                .collect();
-            let is_last = some.len() <= most;
-            some.truncate(most);
-            (some, is_last)
-        })
+    fn read(
+        &mut self,
+        shard: Shard,
+        after: Option<RecordKey>,
+        most: usize,
+    ) -> (Vec<Change>, Vec<Record>, bool) {
+        let mut tables = self.tables.lock().unwrap();
+        let changes = std::mem::take(&mut tables.changes);
+        let table = tables.shards.entry(shard.0).or_default();
+        let rest = table.records.iter().filter(|(key, _)| Some(**key) > after);
+        let mut some: Vec<Record> = rest
+            .take(most + 1)
+            .map(|(key, value)| Record { key: *key, value: Some(value.clone()) })
+            .collect();
+        let is_last = some.len() <= most;
+        some.truncate(most);
+        (changes, some, is_last)
     }
 }
 
