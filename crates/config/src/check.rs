@@ -9,6 +9,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
 use crate::advertise;
+use crate::cluster;
 use crate::diagnostic::Sink;
 use crate::dns64;
 use crate::draft::Drafts;
@@ -180,6 +181,9 @@ fn services(drafts: &Drafts, sink: &mut Sink) {
         translators: translators.chain(of_kernel.map(|name| (name, false))).collect(),
         bindings: softwires.flat_map(softwire::check::bindings).collect(),
     };
+    if let Some(draft) = &drafts.cluster {
+        cluster::check::cluster(draft, &drafts.translators, &drafts.trt, drafts.unread, sink);
+    }
     let (server, tep) = (drafts.dstm_server.as_ref(), drafts.dstm_tep.as_ref());
     dstm::check::dstm(server, tep, &drafts.dstm_clients, &around, sink);
 }

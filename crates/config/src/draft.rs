@@ -3,6 +3,7 @@
 use toml::de::{DeTable, DeValue};
 
 use crate::advertise::Advertise;
+use crate::cluster::Cluster;
 use crate::diagnostic::{Diagnostic, Sink};
 use crate::dns64::Dns64;
 use crate::dstm::{DstmClient, DstmServer, DstmTep};
@@ -34,6 +35,7 @@ pub(crate) struct Drafts {
     pub(crate) dstm_server: Option<keys::Read<DstmServer>>,
     pub(crate) dstm_tep: Option<keys::Read<DstmTep>>,
     pub(crate) dstm_clients: Vec<keys::Read<DstmClient>>,
+    pub(crate) cluster: Option<keys::Read<Cluster>>,
     /// There are translators whose mode could not be read.
     pub(crate) unread: bool,
     control: Option<keys::Read<Control>>,
@@ -74,6 +76,7 @@ pub(crate) fn read(source: &Source, sink: &mut Sink) -> Drafts {
                     [dstm_server] or [[dstm_client]]";
         sink.error(top.span(), message, help);
     }
+    drafts.cluster = one(&mut top, sink, "cluster", "[cluster]");
     drafts.control = one(&mut top, sink, "control", "[control]");
     drafts.metrics = one(&mut top, sink, "metrics", "[metrics]");
     drafts.log = one(&mut top, sink, "log", "[log]");
@@ -187,6 +190,7 @@ impl Drafts {
             dstm_server: all(self.dstm_server)?.pop(),
             dstm_tep: all(self.dstm_tep)?.pop(),
             dstm_clients: all(self.dstm_clients)?,
+            cluster: all(self.cluster)?.pop(),
             control: self.control.map(|read| read.value).unwrap_or_default(),
             metrics: self.metrics.map(|read| read.value).unwrap_or_default(),
             log: self.log.map(|read| read.value).unwrap_or_default(),

@@ -36,6 +36,7 @@ impl Config {
         file.table_of("dstm_server", self.dstm_server.as_ref());
         file.table_of("dstm_tep", self.dstm_tep.as_ref());
         file.tables("dstm_client", self.dstm_clients.iter().map(keys::write));
+        file.table_of("cluster", self.cluster.as_ref());
         file.table("control", keys::write(&self.control));
         file.table("metrics", keys::write(&self.metrics));
         file.table("log", keys::write(&self.log));

@@ -12,11 +12,13 @@ pub enum Feature {
     Dstm,
     /// Mode `nat44`.
     Nat44,
+    /// `[cluster]`.
+    Cluster,
 }
 
 impl Feature {
     /// All that there are.
-    pub const ALL: [Feature; 3] = [Feature::NatPt, Feature::Dstm, Feature::Nat44];
+    pub const ALL: [Feature; 4] = [Feature::NatPt, Feature::Dstm, Feature::Nat44, Feature::Cluster];
 
     /// Its name in `Cargo.toml`.
     #[must_use]
@@ -25,6 +27,7 @@ impl Feature {
             Feature::NatPt => "nat-pt",
             Feature::Dstm => "dstm",
             Feature::Nat44 => "nat44",
+            Feature::Cluster => "cluster",
         }
     }
 
@@ -35,6 +38,7 @@ impl Feature {
             Feature::NatPt => cfg!(feature = "nat-pt"),
             Feature::Dstm => cfg!(feature = "dstm"),
             Feature::Nat44 => cfg!(feature = "nat44"),
+            Feature::Cluster => cfg!(feature = "cluster"),
         }
     }
 
@@ -57,6 +61,7 @@ pub(crate) fn left_out(section: &str) -> Option<Feature> {
         "translator.nat-pt" => Feature::NatPt,
         _ if section.starts_with("dstm_") => Feature::Dstm,
         _ if section.starts_with("translator.nat44") => Feature::Nat44,
+        "cluster" | "cluster.gateway" | "cluster.store" => Feature::Cluster,
         _ => return None,
     };
     (!feature.is_built_in()).then_some(feature)

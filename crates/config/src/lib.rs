@@ -11,6 +11,7 @@
 
 mod advertise;
 mod check;
+mod cluster;
 mod core;
 mod diagnostic;
 mod dns64;
@@ -40,6 +41,7 @@ mod value;
 
 pub use crate::core::{CoreError, Resolved};
 pub use advertise::{Advertise, AdvertisedResolver, AdvertisedRoute};
+pub use cluster::{CLUSTER_PORT, Cluster, ClusterGateway, ClusterLogin, ClusterStore};
 pub use diagnostic::{Report, Severity};
 pub use dns64::{Dns64, Dns64Forward, Dns64Policy};
 pub use dstm::{
@@ -135,6 +137,9 @@ sections! {
     "dstm_server.prefix": DstmPrefixKey,
     "dstm_tep": DstmTep,
     "dstm_client": DstmClient,
+    "cluster": Cluster,
+    "cluster.store": ClusterStore,
+    "cluster.gateway": ClusterGateway,
     "control": Control,
     "metrics": Metrics,
     "log": Log,

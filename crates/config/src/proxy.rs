@@ -3,7 +3,7 @@
 mod backend;
 pub(crate) mod check;
 mod mode;
-mod server;
+pub(crate) mod server;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -43,6 +43,7 @@ impl Config {
             ("[control]", self.control == new.control),
             ("[metrics]", self.metrics == new.metrics),
             ("[log]", self.log == new.log),
+            ("[cluster]", self.cluster == new.cluster),
             ("[dstm_tep]", kept(self.dstm_tep.as_ref(), new.dstm_tep.as_ref())),
         ];
         let whole = whole.into_iter().filter(|(_, same)| !same).map(|(title, _)| title.to_owned());
@@ -50,7 +51,17 @@ impl Config {
         let keys = || crate::DstmServer::keys().into_iter().filter(is_fixed);
         let keys = server.map(|(old, new)| differing(old, new, keys()));
         let keys = keys.filter(|keys| !keys.is_empty());
-        whole.chain(keys.map(|keys| format!("[dstm_server]: {}", keys.join(", ")))).collect()
+        let keys = keys.map(|keys| format!("[dstm_server]: {}", keys.join(", ")));
+        whole.chain(keys).chain(self.disagrees(new)).collect()
+    }
+
+    /// Keys of the shared translator that all gateways of an unchanged `[cluster]` have alike, and that differ in `new`.
+    fn disagrees(&self, new: &Config) -> Option<String> {
+        let (one, other) = (self.clustered()?, new.clustered()?);
+        let pairs = one.0.agreement(one.2).into_iter().zip(other.0.agreement(other.2));
+        let differ: Vec<_> = pairs.filter(|(a, b)| a != b).map(|(a, _)| a.0).collect();
+        let is_own = one.0 == other.0 && !differ.is_empty();
+        is_own.then(|| format!("{} of a [cluster]: {}", other.1.name, differ.join(", ")))
     }
 }
 

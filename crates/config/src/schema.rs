@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::advertise::Advertise;
+use crate::cluster::Cluster;
 use crate::dns64::Dns64;
 use crate::dstm::{DstmClient, DstmServer, DstmTep};
 use crate::feature::left_out;
@@ -86,6 +87,7 @@ pub(crate) fn file() -> Json {
             "dstm_server": table_schema(&DstmServer::keys()),
             "dstm_tep": table_schema(&DstmTep::keys()),
             "dstm_client": some(&table_schema(&DstmClient::keys())),
+            "cluster": table_schema(&Cluster::keys()),
             "control": table_schema(&Control::keys()),
             "metrics": table_schema(&Metrics::keys()),
             "log": table_schema(&Log::keys()),

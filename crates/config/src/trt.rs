@@ -10,40 +10,17 @@ use fordway_xlat::addr::Pool6;
 use fordway_xlat::{IcmpErrors, TrafficClass};
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::keys::common::{ALLOW, CLIENT_LEN, HOST4, NAME, POOL6, PREFIX4, THREADS, TRAFFIC_CLASS};
-use crate::keys::form::{
-    BOOLEAN, Choice, Integer, NUMBER, Plain, Time, integer, list, or, seconds, some,
+use crate::keys::common::{
+    ALLOW, CLIENT_LEN, HOST4, NAME, POOL6, PREFIX4, TABLE, THREADS, TRAFFIC_CLASS,
 };
+use crate::keys::form::{BOOLEAN, Choice, Integer, NUMBER, Time, integer, list, or, seconds, some};
 use crate::keys::keys;
 use crate::name::InterfaceName;
-use crate::problem::{Problem, Problems, Value};
-use crate::value;
 
 /// Idle times, in seconds: up to a week.
 const IDLE: Time = seconds(1, 7 * 86_400);
 
 const COUNT: Integer<usize> = integer(1..=4_000_000, "");
-
-/// A routing table that is none of the kernel's own.
-const TABLE: Plain<u32> = Plain {
-    read: table,
-    write: |table| toml::Value::Integer((*table).into()),
-    named: ("1 to 4294967295 but 253 to 255", "", "NUMBER"),
-    schema: || serde_json::json!({"type": "integer", "minimum": 1, "maximum": u32::MAX}),
-};
-
-fn table(v: &Value<'_>) -> Result<u32, Problems> {
-    let number = value::integer(v, 1..=i64::from(u32::MAX), "")?;
-    match number {
-        253..=255 => {
-            let message = format!("{number} is a table of the kernel's own");
-            let help = "write another number, or leave it out";
-            Err(Problem::new(v.span(), message, help).into())
-        }
-        // The range lies within the type.
-        _ => Ok(number as u32),
-    }
-}
 
 const POOL6_HELP: &str =
     "write the prefix that is routed to this host, such as pool6 = [\"64:ff9b::/96\"]";

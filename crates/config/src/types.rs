@@ -3,9 +3,11 @@
 use fordway_xlat::addr::Pool6;
 
 use crate::advertise::Advertise;
+use crate::cluster::Cluster;
 use crate::dns64::Dns64;
 use crate::dstm::{DstmClient, DstmServer, DstmTep};
 use crate::nat44::{DualStack, Nat44};
+use crate::nat64::Nat64;
 use crate::proxy::Proxy;
 use crate::sections::{Control, Log, Metrics};
 use crate::translator::Translator;
@@ -35,6 +37,8 @@ pub struct Config {
     pub dstm_tep: Option<DstmTep>,
     /// `[[dstm_client]]`, in the order of the file.
     pub dstm_clients: Vec<DstmClient>,
+    /// `[cluster]`.
+    pub cluster: Option<Cluster>,
     /// `[control]`.
     pub control: Control,
     /// `[metrics]`.
@@ -44,6 +48,14 @@ pub struct Config {
 }
 
 impl Config {
+    /// The cluster that this gateway is in, the translator that its gateways share, and that one's stateful part.
+    #[must_use]
+    pub fn clustered(&self) -> Option<(&Cluster, &Translator, &Nat64)> {
+        let cluster = self.cluster.as_ref()?;
+        let mut stateful = self.translators.iter().filter(|it| it.nat_pt().is_none());
+        stateful.find_map(|it| Some((cluster, it, it.nat64()?)))
+    }
+
     /// The translation prefixes of the translators that stand between an IPv6-only network and IPv4, in the
     /// order of the file, each once: what DNS64 makes addresses of and hosts are told, unless the file says
     /// otherwise. A CLAT's is another gateway's.

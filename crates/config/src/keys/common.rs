@@ -14,7 +14,7 @@ use super::form::{Given, Integer, List, Or, Plain, integer, list, or, text};
 use super::{Key, Keys, Section, Written};
 use crate::diagnostic::Sink;
 use crate::name::InterfaceName;
-use crate::problem::{Problems, Value};
+use crate::problem::{Problem, Problems, Value};
 use crate::value;
 
 pub(crate) const INTERFACE: Plain<InterfaceName> =
@@ -73,6 +73,27 @@ pub(crate) const RATE: Plain<Option<u32>> = Plain {
     named: ("rate, `\"unlimited\"`", "rates", "RATE"),
     schema: || json!({"type": "string", "pattern": "^(unlimited|[0-9]+ */s)$"}),
 };
+
+/// A routing table that is none of the kernel's own.
+pub(crate) const TABLE: Plain<u32> = Plain {
+    read: routing_table,
+    write: |table| Toml::Integer((*table).into()),
+    named: ("1 to 4294967295 but 253 to 255", "", "NUMBER"),
+    schema: || json!({"type": "integer", "minimum": 1, "maximum": u32::MAX}),
+};
+
+fn routing_table(v: &Value<'_>) -> Result<u32, Problems> {
+    let number = value::integer(v, 1..=i64::from(u32::MAX), "")?;
+    match number {
+        253..=255 => {
+            let message = format!("{number} is a table of the kernel's own");
+            let help = "write another number, or leave it out";
+            Err(Problem::new(v.span(), message, help).into())
+        }
+        // The range lies within the type.
+        _ => Ok(number as u32),
+    }
+}
 
 /// Leading bits of an IPv6 address that name a client network.
 pub(crate) const CLIENT_LEN: Integer<u8> = integer(32..=128, "bits");

@@ -3,7 +3,7 @@
 use fordway_config::{Feature, parse, schema, sections};
 
 /// A file for each section and mode of a feature, and where the feature is asked for.
-const FILES: [(Feature, &str, &str); 5] = [
+const FILES: [(Feature, &str, &str); 6] = [
     (
         Feature::NatPt,
         "[[translator]]\nname = 'natpt0'\nmode = 'nat-pt'\npool6 = ['2001:db8:64::/96']\naddresses = ['192.0.2.64/26']\n",
@@ -32,6 +32,14 @@ const FILES: [(Feature, &str, &str); 5] = [
          [[translator]]\nname = 'tep0'\nmode = 'softwire'\nrole = 'tep'\nlocal = '2001:db8:f::2'\n",
         "fordway.toml:1:2",
     ),
+    (
+        Feature::Cluster,
+        "[cluster]\nkey_file = '/etc/fordway/cluster.key'\ncertificate = '/etc/fordway/a.pem'\nkey = '/etc/fordway/a.key'\n\
+         authority = '/etc/fordway/ca.pem'\nstore = { servers = ['tls://nats1.example'] }\n\
+         gateway = [{ number = 1, name = 'gw1.example', address = '2001:db8::1' }]\n\
+         [[translator]]\nname = 'nat64'\nmode = 'nat64'\nengine = 'user'\npool6 = ['64:ff9b::/96']\npool4 = ['192.0.2.1']\n",
+        "fordway.toml:1:2",
+    ),
 ];
 
 #[test]
@@ -57,6 +65,7 @@ fn what_is_left_out_is_not_described() {
         (Feature::NatPt, "translator.nat-pt", "[\"nat-pt\"]"),
         (Feature::Dstm, "dstm_client", "\"dstm_client\":"),
         (Feature::Nat44, "translator.nat44", "[\"nat44\"]"),
+        (Feature::Cluster, "cluster.store", "\"cluster\":"),
     ];
     for (feature, section, in_schema) in described {
         let has = sections().iter().any(|(name, _)| *name == section);

@@ -1,5 +1,7 @@
 //! The configuration file as users write it and as it is written out.
 
+#[cfg(feature = "cluster")]
+mod cluster;
 mod docs;
 mod feature;
 mod files;
