@@ -20,7 +20,7 @@ use crate::shard::Shard;
 use crate::stream::{Shadow, StreamSettings};
 
 use shards::ShardState;
-pub use status::{Phase, Role, ShardStatus};
+pub use status::{GatewayStatus, Phase, Role, ShardStatus};
 
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -30,7 +30,7 @@ mod settings;
 mod shard;
 mod stream;
 
-pub use cluster::{Action, Cluster, Command, Input, Phase, Role, ShardStatus};
+pub use cluster::{Action, Cluster, Command, GatewayStatus, Input, Phase, Role, ShardStatus};
 pub use placement::ranking;
 pub use record::{
     Digest, Incarnation, Key, LeaseRecord, Malformed, Member, Message, Nanos, Peers, Record,

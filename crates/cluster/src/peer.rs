@@ -61,6 +61,11 @@ impl Peer {
         true
     }
 
+    /// How long ago the newest revision was received.
+    pub(crate) fn unseen(&self, now: Nanos) -> Nanos {
+        now.saturating_sub(self.received)
+    }
+
     pub(crate) fn is_ended(&self) -> bool {
         self.record.status == Status::Ended
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_cluster::{
-    Action, Cluster, Command, Input, Nanos, Phase, Settings, ShardStatus, WrongTiming,
+    Action, Cluster, Command, GatewayStatus, Input, Nanos, Phase, Settings, ShardStatus,
+    WrongTiming,
 };
-use fordway_counters::cluster::{ChannelStats, StoreStats};
+use fordway_counters::cluster::{ChannelStats, ShardCounters, ShardStats, StoreStats};
 use fordway_serve::boottime::{self, Alarm};
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -76,8 +77,12 @@ pub struct Overview {
     pub is_store_open: bool,
     /// Why not, if that is known.
     pub store_error: Option<String>,
+    /// The gateways that the store has a record of, this one among them.
+    pub gateways: Vec<GatewayStatus>,
     /// The shards.
     pub shards: Vec<ShardStatus>,
+    /// What has happened to shards.
+    pub moves: ShardStats,
     /// What has happened at the store.
     pub store: StoreStats,
     /// What has happened to messages between gateways.
@@ -119,6 +124,7 @@ pub struct Member<D> {
     wake: Arc<Notify>,
     alarm: Alarm,
     said: Option<Phase>,
+    moves: ShardCounters,
 }
 
 fn now() -> Nanos {
@@ -151,8 +157,18 @@ impl<D: DataPath> Member<D> {
         let store = Store::open(&settings.store, &name, sender).await?;
         let (handle, requests) = mpsc::channel(1);
         let alarm = Alarm::new()?;
-        let member =
-            Self { cluster, store, channel, data, inputs, requests, wake, alarm, said: None };
+        let member = Self {
+            cluster,
+            store,
+            channel,
+            data,
+            inputs,
+            requests,
+            wake,
+            alarm,
+            said: None,
+            moves: ShardCounters::default(),
+        };
         Ok((member, Handle(handle)))
     }
 
@@ -210,10 +226,19 @@ impl<D: DataPath> Member<D> {
             Action::Send { to, message } => self.channel.send(to, &message),
             Action::Lease { until } => self.data.lease(until),
             Action::Translate { shard, epoch, is_quiet } => {
+                // Of the first epoch, nobody had it before.
+                let is_taken = is_quiet && epoch > 1;
+                if is_taken { &self.moves.taken_over } else { &self.moves.begun }.add(1);
                 self.data.translate(shard, epoch, is_quiet);
             }
-            Action::Stop { shard, ticket } => self.data.stop(shard, ticket),
-            Action::Clear { shard } => self.data.clear(shard),
+            Action::Stop { shard, ticket } => {
+                self.moves.stopped.add(1);
+                self.data.stop(shard, ticket);
+            }
+            Action::Clear { shard } => {
+                self.moves.emptied.add(1);
+                self.data.clear(shard);
+            }
             Action::Apply { shard, records } => self.data.apply(shard, &records),
             Action::ReadRecords { shard, after, most } => {
                 let (before, records, is_last) = self.data.read(shard, after, most);
@@ -253,6 +278,8 @@ impl<D: DataPath> Member<D> {
     fn overview(&self) -> Overview {
         let now = now();
         let (until, is_silent) = self.cluster.lease(now);
+        let mut moves = ShardStats::default();
+        self.moves.add_to(&mut moves);
         Overview {
             now,
             phase: self.cluster.phase(),
@@ -261,7 +288,9 @@ impl<D: DataPath> Member<D> {
             peers: self.cluster.peers(),
             is_store_open: self.store.is_open(),
             store_error: self.store.trouble(),
+            gateways: self.cluster.gateways(now).collect(),
             shards: self.cluster.shards(now).collect(),
+            moves,
             store: self.store.stats(),
             channel: self.channel.stats(),
         }

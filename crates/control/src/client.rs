@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::{
-    Applied, Entries, Error, Event, Leases, ReloadPlan, Reply, Request, ReverseReport, Stats,
-    Status, TraceLine, from_line, to_line,
+    Applied, ClusterStatus, Entries, Error, Event, Leases, ReloadPlan, Reply, Request,
+    ReverseReport, Stats, Status, TraceLine, from_line, to_line,
 };
 
 /// Time for a whole exchange.
@@ -118,6 +118,17 @@ impl Client {
     pub fn leases(&self) -> Result<Leases, Error> {
         match self.send(&Request::Leases {}, LONG_TIMEOUT)?.reply()? {
             Reply::Leases(leases) => Ok(leases),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
+    /// The daemon's cluster, as the daemon sees it.
+    ///
+    /// # Errors
+    /// See [`Client`].
+    pub fn cluster(&self) -> Result<ClusterStatus, Error> {
+        match self.send(&Request::Cluster {}, TIMEOUT)?.reply()? {
+            Reply::Cluster(status) => Ok(*status),
             other => Err(self.unexpected(other)),
         }
     }

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Applied, Entries, EntryFilter, Event, Leases, ReloadPlan, ReverseReport, Stats, Status, Table,
-    TraceLine,
+    Applied, ClusterChange, ClusterStatus, Entries, EntryFilter, Event, Leases, ReloadPlan,
+    ReverseReport, Stats, Status, Table, TraceLine,
 };
 
 /// Version of the protocol: the number changes when programs that know the one before would misunderstand a message.
@@ -176,6 +176,13 @@ pub enum Request {
         /// The client: its name, or its address.
         client: String,
     },
+    /// Show the cluster, as this gateway sees it.
+    Cluster {},
+    /// Change something in the cluster.
+    ClusterChange {
+        /// What.
+        change: ClusterChange,
+    },
     /// Set keys of the configuration. Behind the line comes a JSON object of keys, such as `translator.nat64.bib`, and their
     /// values as the configuration file has them; null: the file's holds again.
     Apply {
@@ -215,6 +222,7 @@ impl Request {
             | Request::List { .. }
             | Request::Reverse { .. }
             | Request::Leases {}
+            | Request::Cluster {}
             | Request::Watch {} => true,
             // Values may be secrets of a site.
             Request::Get { .. } => false,
@@ -228,6 +236,7 @@ impl Request {
             | Request::BibDel { .. }
             | Request::Drain { .. }
             | Request::Revoke { .. }
+            | Request::ClusterChange { .. }
             | Request::Apply { .. }
             | Request::Dns64Flush { .. }
             | Request::Trace { .. } => false,
@@ -271,6 +280,8 @@ pub enum Reply {
     Reverse(ReverseReport),
     /// To `leases`.
     Leases(Leases),
+    /// To `cluster`.
+    Cluster(Box<ClusterStatus>),
     /// To `apply`.
     Applied(Applied),
     /// To `get`: keys and their values; null: there is none.
@@ -315,6 +326,11 @@ mod tests {
             Request::Dns64Flush { name: Some("example.net".to_owned()), subtree: true },
             Request::Leases {},
             Request::Revoke { client: "host".to_owned() },
+            Request::Cluster {},
+            Request::ClusterChange { change: ClusterChange::Move { shard: 7, gateway: name() } },
+            Request::ClusterChange { change: ClusterChange::Move { shard: 7, gateway: None } },
+            Request::ClusterChange { change: ClusterChange::Drain },
+            Request::ClusterChange { change: ClusterChange::Declare { gateway: "b".to_owned() } },
             Request::Apply { octets: 100, replace: true, dry_run: false },
             Request::Get { keys: vec!["log.level".to_owned()] },
             Request::Watch {},

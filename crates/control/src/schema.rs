@@ -28,7 +28,10 @@ mod tests {
     use boon::{Compiler, Schemas};
 
     use super::*;
-    use crate::{Stats, TrtStats, from_line, to_line};
+    use crate::{
+        ClusterChange, ClusterPhase, ClusterState, ClusterStats, ClusterStatus, GatewayRow,
+        GatewayState, ShardRole, ShardRow, Stats, TrtStats, from_line, to_line,
+    };
 
     /// What `message` is for the schema, once it has been on the socket.
     fn check(line: &[u8]) -> Result<(), String> {
@@ -43,7 +46,19 @@ mod tests {
     fn requests_and_replies_are_as_the_schema_says() {
         let trt = vec![TrtStats { name: "trt".to_owned(), ..TrtStats::default() }];
         let stats = Stats { trt, ..Stats::default() };
+        let state = ClusterState {
+            name: "gw-a".to_owned(),
+            phase: ClusterPhase::NameInUse,
+            store_error: Some("no server is connected".to_owned()),
+            ..ClusterState::default()
+        };
+        let cluster = ClusterStatus {
+            stats: ClusterStats { state, ..ClusterStats::default() },
+            gateways: vec![GatewayRow { state: GatewayState::Draining, ..GatewayRow::default() }],
+            shards: vec![ShardRow { role: ShardRole::Moving, ..ShardRow::default() }],
+        };
         let replies = [
+            Reply::Cluster(Box::new(cluster)),
             Reply::Done("done".to_owned()),
             Reply::Failed { text: "no".to_owned(), hint: None, config: false },
             Reply::Stats(Box::new(stats)),
@@ -53,12 +68,33 @@ mod tests {
             check(&line).unwrap();
             assert_eq!(from_line::<Reply>(&line).unwrap(), reply);
         }
-        let request = Request::Down { name: "nat64".to_owned() };
-        let line = to_line(&request).unwrap();
-        check(&line).unwrap();
-        assert_eq!(from_line::<Request>(&line).unwrap(), request);
+        for request in [
+            Request::Down { name: "nat64".to_owned() },
+            Request::Cluster {},
+            Request::ClusterChange { change: ClusterChange::Leave },
+            Request::ClusterChange { change: ClusterChange::Move { shard: 7, gateway: None } },
+        ] {
+            let line = to_line(&request).unwrap();
+            check(&line).unwrap();
+            assert_eq!(from_line::<Request>(&line).unwrap(), request);
+        }
         for wrong in ["{}", "{\"command\":\"dance\"}", "{\"protocol_version\":1,\"stats\":7}"] {
             assert!(check(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn words_of_the_cluster_are_those_of_the_protocol() {
+        for phase in ClusterPhase::ALL {
+            assert_eq!(serde_json::to_value(phase).unwrap(), phase.word());
+        }
+        for state in [
+            GatewayState::Active,
+            GatewayState::Draining,
+            GatewayState::Ended,
+            GatewayState::Unknown,
+        ] {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.word());
         }
     }
 

@@ -7,7 +7,9 @@ use fordway_xlat::{Counters, Direction, DropReason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AutoStatus, DstmClientStats, DualStackStats, Nat44Stats, Nat64Stats, TrtStats};
+use crate::{
+    AutoStatus, ClusterStats, DstmClientStats, DualStackStats, Nat44Stats, Nat64Stats, TrtStats,
+};
 
 /// All counters of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +46,9 @@ pub struct Stats {
     /// Of DSTM clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dstm_clients: Vec<DstmClientStats>,
+    /// Of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterStats>,
 }
 
 /// The counters of a translator.

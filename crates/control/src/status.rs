@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AdvertiseStatus, AutoStatus, Dns64Status, DstmClientStats, DstmServerStatus, DstmTepStatus,
-    DualStackStatus, Nat44Status, Nat64Status, ProxyStatus, TrtStatus,
+    AdvertiseStatus, AutoStatus, ClusterState, Dns64Status, DstmClientStats, DstmServerStatus,
+    DstmTepStatus, DualStackStatus, Nat44Status, Nat64Status, ProxyStatus, TrtStatus,
 };
 
 /// A daemon.
@@ -57,6 +57,9 @@ pub struct Status {
     /// DSTM clients; their softwires are among the translators too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dstm_clients: Vec<DstmClientStats>,
+    /// Where the daemon stands in its cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterState>,
 }
 
 /// A translator.

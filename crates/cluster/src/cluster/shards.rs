@@ -81,6 +81,17 @@ impl ShardState {
         }
     }
 
+    /// Records that are here.
+    pub(super) fn records(&self) -> u64 {
+        let shadow = match &self.role {
+            RoleState::Standby(receiver) => &receiver.shadow,
+            RoleState::Owner(sender)
+            | RoleState::Stopping { sender, .. }
+            | RoleState::Handing { sender, .. } => &sender.shadow,
+        };
+        shadow.digest().count
+    }
+
     /// Takes the sender away, for another role.
     fn take_sender(&mut self) -> Sender {
         let nothing = RoleState::Standby(Receiver::new(Shadow::default()));

@@ -1,6 +1,6 @@
 //! What can be shown of a member.
 
-use crate::record::{Member, Nanos, Status};
+use crate::record::{LeaseRecord, Member, Nanos, Status};
 use crate::settings::Settings;
 use crate::shard::Shard;
 use crate::stream::Sender;
@@ -38,6 +38,20 @@ pub enum Role {
     Moving,
 }
 
+/// A gateway, as a member sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GatewayStatus {
+    /// Which gateway.
+    pub member: Member,
+    /// What the store says of it.
+    pub status: Status,
+    /// Its share of shards, in comparison with others'.
+    pub weight: u32,
+    /// How long ago its newest record was received, in ns; of the member itself, how long ago the last one was sent that the store
+    /// has.
+    pub unseen: Nanos,
+}
+
 /// A shard, as a member sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardStatus {
@@ -55,6 +69,10 @@ pub struct ShardStatus {
     pub lag: (usize, Nanos),
     /// Of an owner: records that a full queue has dropped.
     pub dropped: u64,
+    /// Records that this gateway has of the shard.
+    pub records: u64,
+    /// Where the operator wants it.
+    pub wish: Option<Member>,
 }
 
 impl Cluster {
@@ -100,12 +118,31 @@ impl Cluster {
         named.filter(|(member, incarnation)| living.get(member) == Some(*incarnation)).count()
     }
 
+    /// All gateways that the store has a record of, this one among them, in order.
+    pub fn gateways(&self, now: Nanos) -> impl Iterator<Item = GatewayStatus> {
+        let of = |member, record: &LeaseRecord, unseen| GatewayStatus {
+            member,
+            status: record.status,
+            weight: record.weight,
+            unseen,
+        };
+        let peers = self.peers.iter();
+        let mut all: Vec<_> =
+            peers.map(|(member, peer)| of(*member, &peer.record, peer.unseen(now))).collect();
+        if let Some(own) = &self.lease.record {
+            all.push(of(self.settings.me, own, now.saturating_sub(self.lease.acknowledged)));
+        }
+        all.sort_unstable_by_key(|gateway| gateway.member);
+        all.into_iter()
+    }
+
     /// The shards, in order.
     pub fn shards(&self, now: Nanos) -> impl Iterator<Item = ShardStatus> {
         let age = 2 * self.settings.timing.ttl + self.settings.timing.renew;
         let settings = self.stream_settings();
         (0_u16..).zip(&self.shards).map(move |(number, state)| {
             let owner = state.seen.map(|(_, record)| (record.owner, record.epoch));
+            let wish = state.seen.and_then(|(_, record)| record.wish);
             let (role, sender) = match &state.role {
                 RoleState::Standby(receiver) if receiver.is_ready(state.epoch(), now, age) => {
                     (Role::Ready, None)
@@ -124,6 +161,8 @@ impl Cluster {
                 is_covered: sender.is_some_and(|sender| sender.is_nearly_caught_up(now, &settings)),
                 lag: sender.map_or((0, 0), |sender| sender.lag(now)),
                 dropped: sender.map_or(0, |sender| sender.dropped),
+                records: state.records(),
+                wish,
             }
         })
     }

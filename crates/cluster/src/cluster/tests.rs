@@ -324,3 +324,35 @@ fn a_shard_is_taken_at_once_by_who_is_ready_and_should_and_by_others_later() {
     single.pass(20 * MS);
     assert_eq!(taken(&single), [true; 4]);
 }
+
+#[test]
+fn gateways_are_shown_as_the_store_has_them_with_the_time_since() {
+    let mut single = Single::new(settings());
+    single.give(Input::Synced);
+    single.lease(0, LeaseRecord { weight: 50, ..lease(3, Status::Draining) });
+    single.lease(2, lease(2, Status::Active));
+    single.is_down = true;
+    single.pass(300 * MS);
+    single.lease(2, lease(2, Status::Ended));
+    let all: Vec<_> = single.cluster.gateways(single.now).collect();
+    let told: Vec<_> = all.iter().map(|it| (it.member.0, it.status, it.weight)).collect();
+    let expected = [(0, Status::Draining, 50), (1, Status::Active, 100), (2, Status::Ended, 100)];
+    assert_eq!(told, expected);
+    assert_eq!((all[0].unseen, all[2].unseen), (300 * MS, 0));
+    assert!(all[1].unseen >= 300 * MS, "the store has no later record of its own");
+}
+
+#[test]
+fn a_shard_is_shown_with_its_wish_and_its_records() {
+    let mut single = Single::new(settings());
+    single.give(Input::Synced);
+    let record = |n| Record { key: [n; 24], value: Some([n].into()) };
+    let records = vec![record(1), record(2)];
+    single.give(Input::Changed { shard: Shard(1), records });
+    single.give(Input::Command(Command::Wish(Shard(0), Some(Member(2)))));
+    let shards: Vec<_> = single.cluster.shards(single.now).collect();
+    assert_eq!([shards[0].wish, shards[1].wish], [Some(Member(2)), None]);
+    assert_eq!([shards[0].records, shards[1].records], [0, 2]);
+    single.give(Input::Command(Command::Wish(Shard(0), None)));
+    assert_eq!(single.cluster.shards(single.now).next().expect("a shard").wish, None);
+}
