@@ -9,7 +9,7 @@ mod routes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fordway_cluster::{Nanos, Record, RecordKey, Shard, ShardMap};
+use fordway_cluster::{Member, Nanos, Record, RecordKey, Shard, ShardMap};
 use fordway_serve::boottime;
 use ipnet::{IpNet, Ipv6Net};
 
@@ -141,6 +141,10 @@ impl<D: DataPath> DataPath for Announced<D> {
             let metric = if is_shared { METRIC_SHARED } else { newest };
             self.want(prefix.into(), Cause::Shard(shard), metric);
         }
+    }
+
+    fn owner(&mut self, shard: Shard, owner: Member) {
+        self.inner.owner(shard, owner);
     }
 
     fn changes(&mut self) -> Vec<Change> {

@@ -1,6 +1,6 @@
 //! What translates, as a member sees it.
 
-use fordway_cluster::{Nanos, Record, RecordKey, Shard};
+use fordway_cluster::{Member, Nanos, Record, RecordKey, Shard};
 
 /// What has happened in a data path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,9 @@ pub trait DataPath: Send {
     /// A shard is translated while the lease lasts. Its epoch is remembered with its records. `is_quiet`: sessions may be missing,
     /// so unknown packets are dropped without an answer for a second.
     fn translate(&mut self, shard: Shard, epoch: u64, is_quiet: bool);
+
+    /// Who owns a shard, as far as is known: its packets are to be handed over to that gateway, if it is another one.
+    fn owner(&mut self, shard: Shard, owner: Member);
 
     /// What has happened since the last call, in order. The [`Notify`](tokio::sync::Notify) that the member was given is notified when
     /// there is something, at most a few milliseconds later.

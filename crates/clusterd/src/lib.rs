@@ -24,4 +24,4 @@ pub use channel::{ChannelError, ChannelSettings, PeerSettings};
 pub use data_path::{Change, DataPath};
 pub use member::{Ended, Error, Handle, Member, MemberSettings, Overview};
 pub use store::{Login, StoreError, StoreSettings};
-pub use tables::{Tables, TablesError, TablesOverview, TablesView};
+pub use tables::{Owners, Tables, TablesError, TablesSettings};

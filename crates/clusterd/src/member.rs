@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_cluster::{
-    Action, Cluster, Command, GatewayStatus, Input, Nanos, Phase, Settings, ShardStatus,
-    WrongTiming,
+    Action, Cluster, Command, GatewayStatus, Input, Key, Message, Nanos, Phase, Settings,
+    ShardStatus, WrongTiming,
 };
 use fordway_counters::cluster::{ChannelStats, ShardCounters, ShardStats, StoreStats};
 use fordway_serve::boottime::{self, Alarm};
@@ -207,11 +207,21 @@ impl<D: DataPath> Member<D> {
         let mut inputs: VecDeque<Input> = told(self.data.changes()).collect();
         inputs.push_back(input);
         while let Some(input) = inputs.pop_front() {
+            let of_shard = match &input {
+                Input::Entry { key: Key::Shard(shard), .. }
+                | Input::Received { message: Message::Written { shard, .. }, .. } => Some(*shard),
+                _ => None,
+            };
             let mut actions = Vec::new();
             self.cluster.handle(now(), input, &mut actions);
             if self.cluster.phase() == Phase::Replaced {
                 // The data path is another process's.
                 return;
+            }
+            if let Some(shard) = of_shard
+                && let Some(owner) = self.cluster.owner(shard)
+            {
+                self.data.owner(shard, owner);
             }
             for action in actions {
                 self.act(action, &mut inputs);

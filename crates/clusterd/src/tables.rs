@@ -6,11 +6,14 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::atomic::AtomicU16;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fordway_cluster::{Nanos, Record, RecordKey, Shard};
+use fordway_cluster::{Member, Nanos, Record, RecordKey, Shard};
+use fordway_counters::cluster::{SharedTablesStats, TablesStats};
 use fordway_engine::Grace;
 use fordway_serve::boottime;
 use fordway_xlat::nat64::replica::{self, ApplyError, Replica, Replicated};
@@ -73,15 +76,17 @@ struct State {
     /// Applied records that the replica could not remember.
     forgotten: BTreeSet<(u16, RecordKey)>,
     is_scanning: bool,
-    /// How long the scan that is under way has taken.
+    /// When the scan that is under way has begun, and how long it has taken of that time.
+    begun: Instant,
     spent: Duration,
+    stats: TablesStats,
     is_over: bool,
 }
 
 struct Shared {
     engine: fordway_engine::Tables,
     shards: Arc<Shards>,
-    wake: Arc<Notify>,
+    settings: TablesSettings,
     state: Mutex<State>,
     /// Something is to be stopped, or the thread itself.
     called: Condvar,
@@ -93,32 +98,45 @@ pub struct Tables {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What can be shown of an engine's tables.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TablesOverview {
-    /// How many records each shard has.
-    pub records: Vec<usize>,
-    /// Records that are in no table: sessions that wait for their BIB entry, and refused ones.
-    pub unplaced: usize,
-    /// How many were refused, by reason.
-    pub refused: Vec<(ApplyError, u64)>,
-}
+/// Who owns each shard, for those who hand packets over.
+#[derive(Debug)]
+pub struct Owners(Vec<AtomicU16>);
 
-/// Looks at an engine's tables.
-#[derive(Clone)]
-pub struct TablesView(Arc<Shared>);
+/// No number of a gateway's: nobody is known to own the shard.
+const NOBODY: u16 = u16::MAX;
 
-impl TablesView {
-    /// How they stand.
+impl Owners {
+    /// Of so many shards nothing is known.
     #[must_use]
-    pub fn overview(&self) -> TablesOverview {
-        let state = self.0.lock();
-        TablesOverview {
-            records: (0..self.0.shards.number()).map(|n| state.replica.records(n)).collect(),
-            unplaced: state.replica.unplaced() + state.forgotten.len(),
-            refused: state.replica.refused().collect(),
+    pub fn unknown(shards: u16) -> Owners {
+        Owners((0..shards).map(|_| AtomicU16::new(NOBODY)).collect())
+    }
+
+    /// The owner of a shard, as far as is known.
+    #[must_use]
+    pub fn of(&self, shard: u16) -> Option<Member> {
+        let owner = self.0.get(usize::from(shard))?.load(Relaxed);
+        (owner != NOBODY).then_some(Member(owner))
+    }
+
+    fn set(&self, shard: Shard, owner: Member) {
+        if let Some(known) = self.0.get(usize::from(shard.0)) {
+            known.store(owner.0, Relaxed);
         }
     }
+}
+
+/// What an engine's tables are told with, and what they tell others.
+#[derive(Clone, Debug)]
+pub struct TablesSettings {
+    /// Which sessions are replicated.
+    pub replicated: Replicated,
+    /// Notified of changes.
+    pub wake: Arc<Notify>,
+    /// Told the owners of shards.
+    pub owners: Arc<Owners>,
+    /// Told what each scan has found.
+    pub stats: Arc<SharedTablesStats>,
 }
 
 /// Takes a change to the others.
@@ -150,7 +168,7 @@ impl Shared {
         while !state.is_over {
             let pause = self.stretch(&mut state);
             if !state.changes.is_empty() {
-                self.wake.notify_one();
+                self.settings.wake.notify_one();
             }
             let waited = self.called.wait_timeout(state, pause);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -161,6 +179,9 @@ impl Shared {
     fn stretch(&self, state: &mut State) -> Duration {
         state.look_at_bursts();
         let begun = Instant::now();
+        if !state.is_scanning {
+            state.begun = begun;
+        }
         let mut is_complete = false;
         while !is_complete && begun.elapsed() < STRETCH {
             is_complete = self.scan(state);
@@ -169,6 +190,7 @@ impl Shared {
         state.spent += spent;
         if is_complete {
             state.end_scan();
+            self.settings.stats.set(state.stats);
         }
         self.finish(state);
         let rest = if is_complete {
@@ -246,6 +268,13 @@ impl State {
 
     /// A scan is complete: what waited for it goes on.
     fn end_scan(&mut self) {
+        let refused = self.replica.refused().map(|(_, number)| number).sum();
+        self.stats = TablesStats {
+            scans: self.stats.scans + 1,
+            last_scan_us: self.begun.elapsed().as_micros() as u64,
+            unplaced: (self.replica.unplaced() + self.forgotten.len()) as u64,
+            refused,
+        };
         for it in &mut self.stopping {
             it.stage = match std::mem::replace(&mut it.stage, Stage::Done) {
                 Stage::Bursts(grace) => Stage::Bursts(grace),
@@ -265,12 +294,12 @@ impl State {
 
 impl Tables {
     /// Tables of which nothing is translated until the member says so. The engine's translator must have shards, also after
-    /// each reconfiguration the same ones. `wake` is notified of changes.
+    /// each reconfiguration the same ones.
     pub fn start(
         engine: fordway_engine::Tables,
-        replicated: Replicated,
-        wake: Arc<Notify>,
+        settings: TablesSettings,
     ) -> Result<Tables, TablesError> {
+        let replicated = settings.replicated;
         let opened = engine.with(|nat, _, _| {
             Some((Arc::clone(nat.settings().shards.as_ref()?), Replica::new(nat, replicated)?))
         });
@@ -282,20 +311,16 @@ impl Tables {
             stopping: Vec::new(),
             forgotten: BTreeSet::new(),
             is_scanning: false,
+            begun: Instant::now(),
             spent: Duration::ZERO,
+            stats: TablesStats::default(),
             is_over: false,
         });
-        let shared = Arc::new(Shared { engine, shards, wake, state, called: Condvar::new() });
+        let shared = Arc::new(Shared { engine, shards, settings, state, called: Condvar::new() });
         let own = Arc::clone(&shared);
         let thread = thread::Builder::new().name("fordway-records".into());
         let thread = Some(thread.spawn(move || own.run())?);
         Ok(Tables { shared, thread })
-    }
-
-    /// For those who look at them.
-    #[must_use]
-    pub fn view(&self) -> TablesView {
-        TablesView(Arc::clone(&self.shared))
     }
 }
 
@@ -337,8 +362,12 @@ impl DataPath for Tables {
         }
         shared.shards.enable(shard.0, is_quiet.then(|| boottime::now() + QUIET));
         if !state.changes.is_empty() {
-            shared.wake.notify_one();
+            shared.settings.wake.notify_one();
         }
+    }
+
+    fn owner(&mut self, shard: Shard, owner: Member) {
+        self.shared.settings.owners.set(shard, owner);
     }
 
     fn changes(&mut self) -> Vec<Change> {

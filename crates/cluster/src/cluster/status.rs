@@ -136,6 +136,13 @@ impl Cluster {
         all.into_iter()
     }
 
+    /// Who owns a shard, by the newest record that is known.
+    #[must_use]
+    pub fn owner(&self, shard: Shard) -> Option<Member> {
+        let state = self.shards.get(usize::from(shard.0))?;
+        state.seen.map(|(_, record)| record.owner)
+    }
+
     /// The shards, in order.
     pub fn shards(&self, now: Nanos) -> impl Iterator<Item = ShardStatus> {
         let age = 2 * self.settings.timing.ttl + self.settings.timing.renew;

@@ -30,7 +30,9 @@ fn start(nat: &Arc<Nat64>) -> Result<Tables, TablesError> {
     let config = Config { pool6: vec!["64:ff9b::/96".parse().unwrap()], ..Config::default() };
     let translator = Translator::nat64(config, Arc::clone(nat)).unwrap();
     let engine = fordway_engine::Tables::idle(Arc::new(translator).into());
-    Tables::start(engine, UDP, Arc::default())
+    let owners = Arc::new(Owners::unknown(SHARDS));
+    let (wake, stats) = Default::default();
+    Tables::start(engine, TablesSettings { replicated: UDP, wake, owners, stats })
 }
 
 struct Gateway {
@@ -126,7 +128,7 @@ fn sessions_go_to_the_standby_and_on_with_it() {
     standby.tables.translate(Shard(1), 2, true);
     assert!(standby.opens(host(1, 2), 4000));
     assert_eq!(number(&standby.told(|all| number(all) == 3)), 3);
-    assert_eq!(standby.tables.view().overview().records, [0, 9, 0, 0]);
+    assert_eq!((standby.all_of(1).len(), standby.all_of(2).len()), (9, 0));
 }
 
 #[test]
@@ -194,9 +196,10 @@ fn what_has_no_room_is_told_as_removed_at_the_take_over() {
     owner.tables.translate(Shard(1), 1, false);
     assert!(owner.opens(host(1, 0), 1) && owner.opens(host(1, 0), 2));
     standby.apply_all(&owner.told(|all| number(all) == 5));
-    let overview = standby.tables.view().overview();
-    assert_eq!((overview.records[1], overview.unplaced), (4, 1));
-    assert!(overview.refused.contains(&(ApplyError::SessionsFull, 1)));
+    assert_eq!(standby.all_of(1).len(), 4);
+    let stats = Arc::clone(&standby.tables.shared.settings.stats);
+    let found = || Some(stats.get()).filter(|it| it.unplaced == 1);
+    assert_eq!(poll("a scan", found).refused, 1);
     standby.tables.translate(Shard(1), 2, true);
     let told = standby.tables.changes();
     let [Change::Records(Shard(1), records)] = &told[..] else { panic!("{told:?}") };
@@ -211,4 +214,13 @@ fn nothing_is_translated_at_first_nor_without_shards() {
     let heap = Heap::new(&settings.sizes, [1, 2]);
     let nat = Arc::new(Nat64::new(settings, Arc::new(heap)).unwrap());
     assert!(matches!(start(&nat).err(), Some(TablesError::NoShards)));
+}
+
+#[test]
+fn owners_are_known_when_they_were_told() {
+    let mut gateway = Gateway::new();
+    let owners = Arc::clone(&gateway.tables.shared.settings.owners);
+    gateway.tables.owner(Shard(2), Member(7));
+    gateway.tables.owner(Shard(SHARDS), Member(1));
+    assert_eq!([1, 2, SHARDS].map(|n| owners.of(n)), [None, Some(Member(7)), None]);
 }

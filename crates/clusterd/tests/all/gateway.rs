@@ -94,6 +94,8 @@ impl DataPath for Ledger {
         self.with(shard, |table| table.is_enabled = true);
     }
 
+    fn owner(&mut self, _shard: Shard, _owner: Number) {}
+
     fn changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.tables.lock().unwrap().changes)
     }
