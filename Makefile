@@ -92,7 +92,7 @@ bench: lab-needs release
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	for features in "" dstm,nat44 nat-pt,nat44 nat-pt,dstm; do \
+	for features in "" dstm,nat44,cluster nat-pt,nat44,cluster nat-pt,dstm,cluster nat-pt,dstm,nat44; do \
 		$(CARGO) clippy --package fordway --no-default-features --features "$$features" -- -D warnings || exit 1; \
 	done
 	scripts/test --package fordway-dns64 --package fordway-config special:: feature::

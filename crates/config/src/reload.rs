@@ -55,11 +55,14 @@ impl Config {
         whole.chain(keys).chain(self.disagrees(new)).collect()
     }
 
-    /// Keys of the shared translator that all gateways of an unchanged `[cluster]` have alike, and that differ in `new`.
+    /// Keys of the shared translator that all gateways of an unchanged `[cluster]` have alike, and that differ in `new`; and
+    /// its name.
     fn disagrees(&self, new: &Config) -> Option<String> {
         let (one, other) = (self.clustered()?, new.clustered()?);
         let pairs = one.0.agreement(one.2).into_iter().zip(other.0.agreement(other.2));
-        let differ: Vec<_> = pairs.filter(|(a, b)| a != b).map(|(a, _)| a.0).collect();
+        let differ = pairs.filter(|(a, b)| a != b).map(|(a, _)| a.0);
+        let name = (one.1.name != other.1.name).then_some("name");
+        let differ: Vec<_> = differ.chain(name).collect();
         let is_own = one.0 == other.0 && !differ.is_empty();
         is_own.then(|| format!("{} of a [cluster]: {}", other.1.name, differ.join(", ")))
     }

@@ -129,6 +129,9 @@ pub struct Totals {
     pub icmp_errors: IcmpErrorStats,
     /// Packets left untouched.
     pub passed: u64,
+    /// Packets whose shard another gateway of the cluster owns, handed over to it.
+    #[serde(default)]
+    pub handed_over: u64,
     /// Errors of the device's queues.
     pub io: IoStats,
 }
@@ -210,6 +213,7 @@ impl Totals {
                 suppressed: counters.icmp_errors_suppressed(),
             },
             passed: counters.passed(),
+            handed_over: counters.handed_over().packets,
             io: IoStats::default(),
         }
     }
@@ -249,7 +253,15 @@ impl Totals {
 
     /// All numbers but those of drops.
     fn numbers(&mut self) -> impl Iterator<Item = &mut u64> {
-        let Totals { v4_to_v6: to6, v6_to_v4: to4, icmp_errors: icmp, passed, io, .. } = self;
+        let Totals {
+            v4_to_v6: to6,
+            v6_to_v4: to4,
+            icmp_errors: icmp,
+            passed,
+            handed_over,
+            io,
+            drops: _,
+        } = self;
         [
             [&mut to6.packets, &mut to6.segments, &mut to6.octets, &mut to6.fragments],
             [&mut to4.packets, &mut to4.segments, &mut to4.octets, &mut to4.fragments],
@@ -258,7 +270,7 @@ impl Totals {
         ]
         .into_iter()
         .flatten()
-        .chain([&mut io.send_refused])
+        .chain([&mut io.send_refused, handed_over])
     }
 }
 

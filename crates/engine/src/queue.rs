@@ -326,7 +326,7 @@ impl Worker {
     #[inline]
     fn may_leave(&self) -> Result<(), DropReason> {
         let shards = self.core.get().shards();
-        shards.map_or(Ok(()), |shards| self.state.may_leave(shards, boottime()))
+        shards.map_or(Ok(()), |shards| shards.let_leave(&self.state, boottime()))
     }
 
     /// A packet for another gateway of the cluster.

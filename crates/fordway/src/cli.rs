@@ -1,5 +1,7 @@
 //! The command line.
 
+#[cfg(feature = "cluster")]
+mod cluster;
 mod described;
 mod desired;
 mod discover;
@@ -30,6 +32,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::features;
 use short::Options;
 
+#[cfg(feature = "cluster")]
+pub(crate) use cluster::{ClusterArgs, ClusterCommand};
 pub(crate) use desired::{ApplyArgs, GetArgs, WatchArgs};
 pub(crate) use discover::DiscoverArgs;
 pub(crate) use doctor::DoctorArgs;
@@ -454,6 +458,17 @@ Examples:
   fordway drain nat64 --timeout 10m --down
   fordway drain nat64 --undo")]
     Drain(DrainArgs),
+    /// Show the cluster of gateways that the daemon is in, or change it
+    ///
+    /// Gateways that share one pool4 own a part of its shards each (docs/cluster.md). Commands are for the gateway whose daemon is
+    /// asked.
+    #[cfg(feature = "cluster")]
+    #[command(after_help = "\
+Examples:
+  fordway cluster status
+  fordway cluster drain && apt-get install fordway
+  fordway cluster move 7 gw-b --wait")]
+    Cluster(ClusterArgs),
     /// Set keys of the daemon's configuration, as a controller does
     ///
     /// The document is a JSON object of keys, such as translator.nat64.bib, and the whole values that they are to have, as

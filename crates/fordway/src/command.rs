@@ -2,6 +2,8 @@
 
 mod bench;
 mod check;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod control;
 mod desired;
 mod discover;
@@ -66,6 +68,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Subscribers(args) => tables::subscribers(&global, args),
         Command::Dns64Cache(args) => tables::dns64_cache(&global, args),
         Command::Drain(args) => tables::drain(&global, &args),
+        #[cfg(feature = "cluster")]
+        Command::Cluster(args) => cluster::run(&global, args.command),
         Command::Apply(args) => desired::apply(&global, &args),
         Command::Get(args) => desired::get(&global, &args),
         Command::Watch(args) => desired::watch(&global, &args),

@@ -29,6 +29,7 @@ use crate::failure::Failure;
 use crate::metrics;
 use crate::runtime::event_loop;
 use crate::systemd::{alive, notify, ready};
+use apply::cluster::Part;
 use apply::prepared::Prepared;
 use apply::running::Running;
 use apply::translators::{Context, Translators, end_all, set_up, start_prepared, undo};
@@ -40,7 +41,7 @@ use reconcile::auto;
 use reconcile::watch::{Looks, Watch};
 use serve::handle::Handle;
 
-use serve::{control, dstm_client, requests, services};
+use serve::{cluster, control, dstm_client, requests, services};
 use signals::{Signals, drain, hung_up};
 
 /// How often engines, servers and path MTUs are checked.
@@ -88,6 +89,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
             queues: 0,
             tunnels,
             yielding: BTreeSet::new(),
+            part: Part::read(&job.config)?,
         };
         let dstm_clients = dstm_client::open(&job.config.dstm_clients)?;
         let (automatic, fixed) = auto::split(&job.config.translators);
@@ -100,6 +102,8 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         others.extend(auto::capabilities(&automatic));
         others.extend(dstm_client::capabilities(&dstm_clients));
         others.extend(privilege::for_folder(&context.run_dir));
+        // Announced routes are made whether the translator's host is managed or not.
+        others.extend(context.part.iter().map(|_| Capability::CAP_NET_ADMIN));
         if let Err(failure) = privilege::lower(manages, kernel, &others) {
             undo(prepared);
             return Err(failure);
@@ -117,7 +121,9 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         let access = sockets.access.clone();
         let daemon = Handle::new(job, translators, automatic, services, access);
         daemon.start_dstm_clients(dstm_clients);
+        let joined = daemon.join_cluster();
         let served = serve(sockets, &daemon, timeout);
+        let served = joined.and(served);
         let end = match &served {
             Ok(_) => {
                 announce(&daemon, started);
@@ -130,6 +136,7 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         // Router advertisements are withdrawn first, before what hosts use is gone.
         daemon.begin_end(matches!(end, End::Leave));
         drain(&daemon, &mut signals).await;
+        daemon.leave_cluster().await;
         daemon.end_automatic(matches!(end, End::TakeDown));
         daemon.end_all_dstm_clients(matches!(end, End::TakeDown)).await;
         let mut services = std::mem::take(&mut daemon.state().services);
@@ -188,8 +195,8 @@ fn serve(sockets: Sockets, daemon: &Handle, timeout: Duration) -> Result<control
     tokio::task::spawn_local(queue.serve(daemon.clone()));
     if !sockets.metrics.is_empty() {
         let (stats, health) = (requests.clone(), requests.clone());
-        let take = async move || stats.submit(Handle::stats).await;
-        let waits_for = async move || health.submit(Handle::waits_for).await;
+        let take = async move || cluster::with_stats(&stats).await;
+        let waits_for = async move || cluster::waits_for(&health).await;
         let access = sockets.access;
         let serve = move || metrics::serve(sockets.metrics, access, take, waits_for);
         privilege::apart("fordway-metrics", serve)?;

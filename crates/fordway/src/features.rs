@@ -4,10 +4,11 @@ use clap::error::{ContextKind, ContextValue};
 use fordway_config::Feature;
 
 /// The commands of each feature.
-pub(crate) const COMMANDS: [(Feature, &[&str]); 3] = [
+pub(crate) const COMMANDS: [(Feature, &[&str]); 4] = [
     (Feature::NatPt, &["nat-pt"]),
     (Feature::Dstm, &["dstm-server", "dstm-client", "leases"]),
     (Feature::Nat44, &["nat44"]),
+    (Feature::Cluster, &["cluster"]),
 ];
 
 /// The names of the features that this build has.

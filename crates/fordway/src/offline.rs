@@ -202,7 +202,9 @@ impl Offline {
                 .fragments()
                 .map(|fragment| [fragment.head(), fragment.body].concat())
                 .collect(),
-            Verdict::Drop(_) | Verdict::Stored | Verdict::Pass | Verdict::Elsewhere(_) => Vec::new(),
+            Verdict::Drop(_) | Verdict::Stored | Verdict::Pass | Verdict::Elsewhere(_) => {
+                Vec::new()
+            }
         };
         let arrival = Arrival { direction: Direction::of(bytes), octets: bytes.len(), segments: 1 };
         self.counters.record(arrival, verdict, packets.len());

@@ -1,6 +1,7 @@
 //! Replies of the daemon as text with styles.
 
 mod auto;
+mod cluster;
 mod dstm;
 mod entries;
 mod forwarding;

@@ -39,6 +39,7 @@ pub mod mapping;
 pub mod nat64;
 mod offload;
 pub mod packet;
+mod passage;
 pub mod reassembly;
 mod reply;
 mod state;

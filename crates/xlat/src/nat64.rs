@@ -32,11 +32,11 @@ pub use error::Nat64Error;
 pub use nat_pt::Addresses;
 #[cfg(feature = "nat-pt")]
 pub use nat_pt::Bound;
-pub(crate) use packet::{Entered, Fence, Stateful};
+pub(crate) use packet::{Fence, Stateful};
 pub use packet::{Outgoing6, Refusal, Segment, Transition, Tuple, transition};
 pub use policy::{
-    Allocation, Closed, Dynamic4, Filtering, Lifetimes, Partition, Passage, Pool, Quotas, Range,
-    Settings, Shards, StaticBib,
+    Allocation, Closed, Dynamic4, Filtering, Lifetimes, Partition, Pool, Quotas, Range, Settings,
+    Shards, StaticBib,
 };
 pub use sweep::{Event, PoolUse, Slice, Sweeper, Swept};
 pub(crate) use table::View;
@@ -46,6 +46,7 @@ pub use table::{
 };
 
 pub use crate::hash::mix;
+pub use crate::passage::Passage;
 pub use crate::syns::{StoredSyn, Syns};
 
 use alloc::sync::Arc;

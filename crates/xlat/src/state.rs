@@ -5,9 +5,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::identification::{Ends, Identifications};
-use crate::nat64::{Entered, Shards};
+use crate::passage::Entered;
 use crate::syns::Syns;
-use crate::verdict::DropReason;
 
 /// What changes while packets flow; one per queue.
 #[derive(Clone, Debug)]
@@ -80,13 +79,6 @@ impl State {
         let next = self.identification;
         self.identification = next.wrapping_add(segments as u16);
         next
-    }
-
-    /// Whether what the last packet has become may be sent at this time of CLOCK_BOOTTIME: the lease has not ended since
-    /// its translation began, and its shard was not disabled. `shards`: those of the translator. Also for ICMP errors that
-    /// answer a packet; those that concern no shard may always leave. An error is why it is dropped.
-    pub fn may_leave(&self, shards: &Shards, boottime: Duration) -> Result<(), DropReason> {
-        self.entered.still(shards, boottime).map_err(DropReason::from)
     }
 
     /// Whether a packet since the last call has made a session.

@@ -35,6 +35,21 @@ fn start(nat: &Arc<Nat64>) -> Result<Tables, TablesError> {
     Tables::start(engine, TablesSettings { replicated: UDP, wake, owners, stats })
 }
 
+/// Opens a UDP session from a host's port. Whether that was possible.
+fn opens(nat: &Nat64, host: Ipv6Addr, port: u16) -> bool {
+    let tuple = Tuple {
+        protocol: Protocol::Udp,
+        near: (host, port),
+        remote: ([198, 51, 100, 1].into(), 53),
+        segment: Segment::Other,
+        pool6: 0,
+        mark: 0,
+        packets: 1,
+        octets: 100,
+    };
+    nat.from_v6(&tuple, monotonic(), 0).is_ok()
+}
+
 struct Gateway {
     nat: Arc<Nat64>,
     tables: Tables,
@@ -59,19 +74,8 @@ impl Gateway {
         Gateway::with(Sizes { bibs: 64, sessions: 64, subscribers: 16 })
     }
 
-    /// Opens a UDP session from a host's port. Whether that was possible.
     fn opens(&self, host: Ipv6Addr, port: u16) -> bool {
-        let tuple = Tuple {
-            protocol: Protocol::Udp,
-            near: (host, port),
-            remote: ([198, 51, 100, 1].into(), 53),
-            segment: Segment::Other,
-            pool6: 0,
-            mark: 0,
-            packets: 1,
-            octets: 100,
-        };
-        self.nat.from_v6(&tuple, monotonic(), 0).is_ok()
+        opens(&self.nat, host, port)
     }
 
     fn sessions(&self) -> usize {
@@ -223,4 +227,19 @@ fn owners_are_known_when_they_were_told() {
     gateway.tables.owner(Shard(2), Member(7));
     gateway.tables.owner(Shard(SHARDS), Member(1));
     assert_eq!([1, 2, SHARDS].map(|n| owners.of(n)), [None, Some(Member(7)), None]);
+}
+
+/// Packets make entries during a scan.
+#[test]
+fn every_entry_is_told_that_packets_make_meanwhile() {
+    const PORTS: u16 = 20_000;
+    let mut owner = Gateway::with(Sizes { bibs: 1 << 16, sessions: 1 << 16, subscribers: 1 << 10 });
+    owner.tables.translate(Shard(1), 1, false);
+    let hosts: Vec<_> = (0..8).map(|n| host(1, n)).collect();
+    let nat = Arc::clone(&owner.nat);
+    let packets =
+        thread::spawn(move || (0..PORTS).all(|n| opens(&nat, hosts[usize::from(n % 8)], 1 + n)));
+    owner.told(|all| number(all) == 8 + 2 * usize::from(PORTS));
+    assert!(packets.join().unwrap());
+    assert_eq!(owner.sessions(), usize::from(PORTS));
 }

@@ -179,6 +179,8 @@ fn a_running_cluster_stays_what_it_is() {
     let other = with("192.0.2.0/26", "192.0.2.64/26")
         .replace("[cluster]", "lifetimes = { udp = \"3h\" }\n[cluster]");
     assert_eq!(needs(&other), ["nat64 of a [cluster]: pool4, lifetimes"]);
+    let other = with("name = \"nat64\"", "name = \"other\"");
+    assert_eq!(needs(&other), ["other of a [cluster]: name"]);
     // What gateways need not have alike.
     assert_eq!(
         needs(&with("subscriber_len = 56", "subscriber_len = 56\nquotas = { sessions = 9 }")),

@@ -10,7 +10,9 @@ use fordway_nameserver as dns64;
 
 use crate::cli::{Global, StatsArgs};
 use crate::failure::Failure;
-use crate::metrics::counters::{DSTM_CLIENT, DSTM_SERVER, DSTM_TEP, TRT, table};
+use crate::metrics::counters::{
+    CLUSTER_CHANNEL, CLUSTER_SHARDS, CLUSTER_STORE, DSTM_CLIENT, DSTM_SERVER, DSTM_TEP, TRT, table,
+};
 use crate::metrics::encode;
 use crate::output::{self, STRONG};
 use crate::report::{
@@ -71,6 +73,11 @@ fn services(text: &mut String, stats: &Stats) {
     tep.for_each(|it| part("dstm-tep", "DSTM tunnel end point", table(DSTM_TEP, it)));
     let clients = stats.dstm_clients.iter();
     clients.for_each(|it| part(&it.name, "DSTM client", table(DSTM_CLIENT, &it.stats)));
+    if let Some(it) = &stats.cluster {
+        part("cluster", "its shards", table(CLUSTER_SHARDS, &it.moves));
+        part("cluster", "the store", table(CLUSTER_STORE, &it.store));
+        part("cluster", "other gateways", table(CLUSTER_CHANNEL, &it.channel));
+    }
 }
 
 /// Shows rates until interrupted.

@@ -1,6 +1,11 @@
 //! Makes a plan effective: devices, host changes, engines, tables; and takes it back.
 
 pub(crate) mod change;
+#[cfg(feature = "cluster")]
+pub(crate) mod cluster;
+#[cfg(not(feature = "cluster"))]
+#[path = "apply/cluster/without.rs"]
+pub(crate) mod cluster;
 pub(crate) mod hosts;
 pub(crate) mod journal;
 pub(crate) mod kernel;

@@ -3,6 +3,7 @@
 pub(crate) mod automatic;
 pub(crate) mod bib;
 mod cache;
+pub(crate) mod cluster;
 pub(crate) mod control;
 pub(crate) mod desired;
 #[cfg(feature = "dstm")]

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use fordway_counters::dstm;
+use fordway_counters::{cluster, dstm};
 use fordway_nameserver as dns64;
 use fordway_proxy as proxy;
 use fordway_relay as trt;
@@ -247,6 +247,32 @@ pub(crate) const DSTM_CLIENT: &[Counter<dstm::ClientStats>] = counters! {
     Trouble "refusals" "requests that were refused" |it| it.refusals => dstm_client_leases "refused";
     Trouble "lost" "leases that ended early or were not renewed" |it| it.lost => dstm_client_leases "lost";
     Trouble "foreign" "messages that were not the server's" |it| it.foreign => none;
+};
+
+pub(crate) const CLUSTER_SHARDS: &[Counter<cluster::ShardStats>] = counters! {
+    Always "taken over" "shards, from an ended lease" |it| it.taken_over => cluster_shard_events "taken_over";
+    Always "begun" "shards, by planned moves" |it| it.begun => cluster_shard_events "begun";
+    Always "stopped" "shards, given away or lost" |it| it.stopped => cluster_shard_events "stopped";
+    Trouble "emptied" "shards that began without their sessions" |it| it.emptied => cluster_shard_events "emptied";
+};
+
+pub(crate) const CLUSTER_STORE: &[Counter<cluster::StoreStats>] = counters! {
+    Always "written" "values that the store has taken" |it| it.written => cluster_store_events "written";
+    Seldom "refused" "writes on a value that is no longer the last" |it| it.refused => cluster_store_events "refused";
+    Seldom "overruled" "values that don't count, since another came first" |it| it.overruled => cluster_store_events "overruled";
+    Trouble "unknown" "writes whose outcome is not known" |it| it.unknown => cluster_store_events "unknown";
+    Trouble "unsent" "writes and reads, as no server was connected" |it| it.dropped => cluster_store_events "dropped";
+    Trouble "unreadable" "values of another version" |it| it.malformed => cluster_store_events "malformed";
+    Hidden "" "watches begun" |it| it.watches => cluster_store_events "watches";
+};
+
+pub(crate) const CLUSTER_CHANNEL: &[Counter<cluster::ChannelStats>] = counters! {
+    Always "sent" "messages to other gateways" |it| it.sent => cluster_channel_events "sent";
+    Always "received" "messages of other gateways" |it| it.received => cluster_channel_events "received";
+    Hidden "" "connections made" |it| it.connected => cluster_channel_events "connected";
+    Trouble "lost" "messages to gateways that did not take them" |it| it.dropped => cluster_channel_events "dropped";
+    Trouble "malformed" "messages of another version" |it| it.malformed => cluster_channel_events "malformed";
+    Trouble "strangers" "connections without a gateway's certificate" |it| it.refused => cluster_channel_events "refused";
 };
 
 /// The counters of `it` as text with styles, a line each.

@@ -101,10 +101,12 @@ mod tests {
     use std::collections::{BTreeMap, HashSet};
 
     use fordway_control::{
-        AutoStatus, ConntrackStats, DirectionStats, DstmClientStats, DualStackStats, FoundStatus,
-        KernelStats, LatencyStats, LogStats, Nat44Stats, Nat64Stats, NatPtStats, OccupancyStats,
-        PoolStats, Totals, TranslatorStats, TrtStats,
+        AutoStatus, ClusterPhase, ClusterState, ClusterStats, ConntrackStats, DirectionStats,
+        DstmClientStats, DualStackStats, FoundStatus, KernelStats, LatencyStats, LogStats,
+        Nat44Stats, Nat64Stats, NatPtStats, OccupancyStats, PoolStats, RecordStats, ShardCounts,
+        Totals, TranslatorStats, TrtStats,
     };
+    use fordway_counters::cluster::{ShardStats, StoreStats, TablesStats};
     use fordway_counters::dstm;
     use fordway_nameserver as dns64;
     use fordway_proxy as proxy;
@@ -114,7 +116,8 @@ mod tests {
 
     use super::*;
     use crate::metrics::counters::{
-        Counter, DNS64, DSTM_CLIENT, DSTM_SERVER, DSTM_TEP, PROXY, ROUTER, TRT, UPSTREAM,
+        CLUSTER_CHANNEL, CLUSTER_SHARDS, CLUSTER_STORE, Counter, DNS64, DSTM_CLIENT, DSTM_SERVER,
+        DSTM_TEP, PROXY, ROUTER, TRT, UPSTREAM,
     };
 
     #[test]
@@ -241,6 +244,58 @@ mod tests {
                 ..Nat44Stats::default()
             }],
             dual_stack: vec![DualStackStats { v4: Some(1), ..DualStackStats::default() }],
+            cluster: Some(cluster()),
+        }
+    }
+
+    fn cluster() -> ClusterStats {
+        ClusterStats {
+            state: ClusterState {
+                phase: ClusterPhase::Member,
+                lease_ms: 489,
+                store_connected: true,
+                peers: 2,
+                shards_by_role: ShardCounts {
+                    owner: 21,
+                    moving: 1,
+                    ready: 20,
+                    other: 22,
+                    uncovered: 3,
+                },
+                ..ClusterState::default()
+            },
+            records: RecordStats { own: 7, others: 5, lag: 4, lag_ms: 3, dropped: 2 },
+            moves: ShardStats { taken_over: 6, ..ShardStats::default() },
+            store: StoreStats { written: 9, ..StoreStats::default() },
+            tables: TablesStats { scans: 11, last_scan_us: 1200, unplaced: 1, refused: 8 },
+            ..ClusterStats::default()
+        }
+    }
+
+    #[test]
+    fn the_cluster_is_there_under_its_labels() {
+        let text = encode(everything()).unwrap();
+        for line in [
+            "fordway_cluster_phase{phase=\"member\"} 1",
+            "fordway_cluster_phase{phase=\"wrong_config\"} 0",
+            "fordway_cluster_lease_milliseconds 489",
+            "fordway_cluster_store_connected 1",
+            "fordway_cluster_store_silent 0",
+            "fordway_cluster_peers 2",
+            "fordway_cluster_shards{role=\"owner\"} 21",
+            "fordway_cluster_shards{role=\"moving\"} 1",
+            "fordway_cluster_shards_uncovered 3",
+            "fordway_cluster_records{of=\"own\"} 7",
+            "fordway_cluster_lag_records 4",
+            "fordway_cluster_lag_milliseconds 3",
+            "fordway_cluster_records_unplaced 1",
+            "fordway_cluster_records_refused_total 8",
+            "fordway_cluster_last_scan_microseconds 1200",
+            "fordway_cluster_shard_events_total{event=\"taken_over\"} 6",
+            "fordway_cluster_store_events_total{event=\"written\"} 9",
+            "fordway_cluster_channel_events_total{event=\"dropped\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
     }
 
@@ -347,7 +402,7 @@ mod tests {
         let text = encode(everything()).unwrap();
         let encoded = text.lines().filter(|line| line.starts_with("# TYPE ")).count();
         assert_eq!(encoded, GROUPS.iter().map(|(_, families)| families.len()).sum::<usize>());
-        assert_eq!(encoded, 16 + 4 + 25 + 7 + 24 + 10 + 12 + 19 + 9);
+        assert_eq!(encoded, 17 + 4 + 25 + 7 + 24 + 10 + 12 + 19 + 9 + 18);
     }
 
     impl Family {
@@ -381,7 +436,9 @@ mod tests {
         let servers = [of(DNS64, family), of(UPSTREAM, family), of(ROUTER, family)];
         let relays = [of(TRT, family), of(PROXY, family)];
         let dstm = [of(DSTM_SERVER, family), of(DSTM_TEP, family), of(DSTM_CLIENT, family)];
-        servers.into_iter().chain(relays).chain(dstm).flatten().collect()
+        let cluster =
+            [of(CLUSTER_SHARDS, family), of(CLUSTER_STORE, family), of(CLUSTER_CHANNEL, family)];
+        servers.into_iter().chain(relays).chain(dstm).chain(cluster).flatten().collect()
     }
 
     /// docs/metrics.md.

@@ -48,6 +48,7 @@ impl Render for Status {
         add(&mut parts, &self.dstm_server);
         add(&mut parts, &self.dstm_tep);
         add(&mut parts, &self.dstm_clients);
+        add(&mut parts, &self.cluster);
         for part in parts {
             text.push('\n');
             text.push_str(&part);

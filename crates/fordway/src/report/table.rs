@@ -40,6 +40,14 @@ pub(crate) fn totals_table(totals: &Totals) -> String {
             );
         }
     }
+    if totals.handed_over > 0 {
+        let _ = writeln!(
+            text,
+            "  {STRONG}{:<12}{STRONG:#}{:>16}  to the owners of their shards",
+            "handed over",
+            group(totals.handed_over)
+        );
+    }
     let errors = totals.icmp_errors;
     let _ = writeln!(
         text,

@@ -83,7 +83,20 @@ fn every_key_is_documented() {
             Some(key.to_owned())
         }
     };
-    let keys: HashSet<String> = written.lines().filter_map(key).collect();
+    // A gateway shows servers of the store in one way who it is, and a cluster shares one translator.
+    let logins =
+        ["credentials_file = '/c'", "nkey_file = '/n'", "user = 'u'\npassword_file = '/p'"];
+    let clusters = logins.map(|login| {
+        let text = format!(
+            "[[translator]]\nname = 'g'\nmode = 'nat64'\nengine = 'user'\npool6 = ['2001:db8:64::/96']\npool4 = ['192.0.2.0/26']\n\
+             [cluster]\nname = 'a'\nkey_file = '/k'\ncertificate = '/c'\nkey = '/y'\nauthority = '/a'\n\
+             [[cluster.gateway]]\nnumber = 1\nname = 'a'\naddress = '2001:db8::1'\nnext_hop = '2001:db8::1'\nnext_hop4 = '192.0.2.65'\n\
+             [cluster.store]\nservers = ['tls://a']\ncertificate = '/c'\nkey = '/y'\nauthority = '/a'\n{login}\n"
+        );
+        parse("cluster", &text).unwrap().config.to_string()
+    });
+    let lines = written.lines().chain(clusters.iter().flat_map(|text| text.lines()));
+    let keys: HashSet<String> = lines.filter_map(key).collect();
     assert!(keys.len() > 120);
     for key in &keys {
         assert!(text.contains(&format!("| `{key}` |")), "`{key}` is not in configuration.md");

@@ -12,6 +12,8 @@ mod clat_auto_host;
 mod clat_auto_speed;
 mod clat_hooks;
 mod cli;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod control;
 mod daemon;
 mod desired;

@@ -57,7 +57,19 @@ fn a_group_reads_and_changes_nothing_and_the_log_keeps_who_asked() {
         let (output, said) = ask(READERS, arguments);
         assert!(output.status.success(), "{arguments}: {said}");
     }
-    for arguments in ["reload", "down siit0", "leave", "trace siit0 --count 1", "drain siit0"] {
+    // May be asked, and there is nothing to tell.
+    let (output, said) = ask(READERS, "cluster status");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("this daemon is in no cluster"), "{said}");
+    for arguments in [
+        "reload",
+        "down siit0",
+        "leave",
+        "trace siit0 --count 1",
+        "drain siit0",
+        "cluster drain --no-wait",
+        "cluster declare gw-b --yes",
+    ] {
         let (output, said) = ask(READERS, arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments}: {said}");
         assert!(said.contains("your access is for reading only"), "{arguments}: {said}");

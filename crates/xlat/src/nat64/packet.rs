@@ -11,7 +11,7 @@ mod make;
 mod mapper;
 mod tcp;
 
-pub(crate) use fence::{Entered, Fence};
+pub(crate) use fence::Fence;
 pub use filter::{Outgoing6, Refusal, Tuple};
 pub(crate) use make::Birth;
 pub(crate) use mapper::Stateful;

@@ -186,6 +186,7 @@ impl Running {
         if let Some(settings) = self.kernel_settings() {
             wanted.extend(pool4::changes(&self.config, &self.facts, &settings, ifindex)?);
         }
+        wanted.extend(self.crossings.iter().flat_map(|it| it.changes.clone()));
         wanted.extend(changes::routes_v4(&self.config, &self.facts, self.place.way.as_ref()));
         wanted.extend(kept);
         Ok(last_of_each(wanted))

@@ -11,6 +11,7 @@ use fordway_tun::{Device, OpenOptions, Queue};
 use fordway_xlat::nat64::Nat64;
 use tracing::{info, warn};
 
+use super::cluster::Crossings;
 use super::journal;
 use super::no_checksum;
 use super::running::Running;
@@ -54,6 +55,8 @@ pub(crate) struct Prepared {
     pub(crate) tunnel: Option<Arc<Tunnel>>,
     /// Of a softwire's client whose address is lent: packets that wait for it.
     pub(crate) waiting: Option<Arc<Waiting>>,
+    /// In a cluster: ways to the other gateways.
+    pub(crate) crossings: Option<Crossings>,
 }
 
 /// What was set up for a translator that does not run.
@@ -109,7 +112,10 @@ impl Prepared {
         if !config.manage && facts.own_icmp_source4 {
             pool4::check_believed(config, &netlink.addresses(Some(name))?)?;
         }
-        let tables = Tables::open(config, &facts, &mut intent)?;
+        let part = context.part.as_deref().filter(|_| config.nat64().is_some());
+        let crossings =
+            part.map(|part| part.cross(queues.len(), &context.run_dir, &facts)).transpose()?;
+        let tables = Tables::open(config, &facts, &mut intent, part)?;
         let core = core(config, &facts, tables.as_ref().map(|tables| &tables.nat64), None);
         let core = core.inspect_err(|_| {
             Tables::discard(tables.as_ref().and_then(|tables| tables.made.as_ref()));
@@ -129,6 +135,7 @@ impl Prepared {
             unread_before: netlink.tx_dropped(name)?,
             tunnel: is_tep(config).then(|| context.tunnels.of(name)),
             waiting: is_lent(config).then(Arc::default),
+            crossings,
         };
         if config.manage {
             if let Err(failure) = prepared.change_host() {
@@ -153,6 +160,7 @@ impl Prepared {
             let settings = stateful::with_added(nat64);
             changes.extend(pool4::changes(&self.config, &self.facts, &settings, ifindex)?);
         }
+        changes.extend(self.crossings.iter().flat_map(|it| it.changes.clone()));
         // Placement the uplink the user engine is first, and IPv4 moves when the programs are there to take it;
         // those of an earlier run have it already.
         if self.place.attach != Attach::Uplink || !self.survivor {
@@ -223,7 +231,8 @@ impl Prepared {
             .map(|waiting| Unbound(Arc::new(move |packet, partial| waiting.push(packet, partial))));
         let unchecked = Some(no_checksum::log(self.config.name.as_str()));
         let marks = marks.filter(|_| by_mark);
-        let options = Options { seed, pin, marks, unbound, unchecked, ..Options::default() };
+        let hand_over = self.crossings.as_ref().map(|it| Arc::clone(&it.hand_over));
+        let options = Options { seed, pin, marks, unbound, unchecked, hand_over };
         let (queues, made) = (self.queues.len(), self.made());
         let stateful = match self.tables.take() {
             None => Ok(None),
@@ -259,6 +268,7 @@ impl Prepared {
                 tracing: None,
                 tunnel: self.tunnel,
                 waiting: self.waiting,
+                crossings: self.crossings,
             }),
             Err(failure) => {
                 let (name, survivor) = (self.config.name.to_string(), self.survivor);

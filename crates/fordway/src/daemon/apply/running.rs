@@ -10,6 +10,7 @@ use fordway_engine::{Engine, QueueCounters};
 use fordway_net::{Change, Netlink};
 use tracing::{debug, info, warn};
 
+use super::cluster::Crossings;
 use super::kernel::{self, Kernel, Tuning};
 use super::prepared::core;
 use super::stateful::Stateful;
@@ -51,6 +52,8 @@ pub(crate) struct Running {
     /// Of a softwire's client whose address is lent: packets that wait for it.
     #[cfg_attr(not(feature = "dstm"), expect(dead_code, reason = "what sends them is left out"))]
     pub(crate) waiting: Option<Arc<Waiting>>,
+    /// In a cluster: ways to the other gateways.
+    pub(super) crossings: Option<Crossings>,
 }
 
 impl Running {

@@ -22,6 +22,7 @@ use fordway_xlat::nat64::{
 use rustix::thread::{MembarrierCommand, membarrier};
 use tracing::{debug, info, warn};
 
+use super::cluster::Part;
 use super::privilege;
 use super::running::Running;
 use crate::daemon::plan::placement::Intent;
@@ -66,13 +67,15 @@ pub(crate) fn settings(
 impl Tables {
     /// Finds the tables that an earlier run has left, or makes new ones. `None`: the translator is
     /// stateless. Where the kernel has no room for them and the configuration leaves it open, the user
-    /// engine is to run.
+    /// engine is to run. `part`: that in a cluster.
     pub(crate) fn open(
         config: &Translator,
         facts: &Facts,
         intent: &mut Intent,
+        part: Option<&Part>,
     ) -> Result<Option<Tables>, Failure> {
-        let Some(settings) = settings(config, facts, None) else { return Ok(None) };
+        let Some(mut settings) = settings(config, facts, None) else { return Ok(None) };
+        settings.shards = part.map(Part::shards);
         let name = config.name.as_str();
         let secret = random_secret()?;
         let (mut maps, mut made) = (None, None);
@@ -387,7 +390,8 @@ impl Running {
         old: Option<&Arc<Nat64>>,
     ) -> Result<Option<(Arc<Nat64>, Entries)>, Failure> {
         let settings = old.and_then(|old| settings(new, facts, Some(old.settings())));
-        let Some((old, settings)) = old.zip(settings) else { return Ok(None) };
+        let Some((old, mut settings)) = old.zip(settings) else { return Ok(None) };
+        settings.shards.clone_from(&old.settings().shards);
         let entries = Entries::under(old, &settings);
         let nat64 = old.reconfigured(settings).map_err(|error| misfit(self.name(), error))?;
         Ok(Some((Arc::new(nat64), entries)))

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use fordway_bpf::{Host as BpfHost, Unsupported};
 use fordway_config::Translator;
 use tracing::error;
 
+use super::cluster::Part;
 use super::prepared::{Prepared, SetUp};
 use super::privilege;
 use super::running::Running;
@@ -33,6 +35,8 @@ pub(crate) struct Context {
     pub(crate) tunnels: tunnels::Tunnels,
     /// Translators that give up routes which new ones may take over.
     pub(crate) yielding: BTreeSet<String>,
+    /// The part in a cluster, which the translator of mode `nat64` takes.
+    pub(crate) part: Option<Arc<Part>>,
 }
 
 /// Sets all translators up, or none.

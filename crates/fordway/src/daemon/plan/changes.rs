@@ -161,7 +161,7 @@ fn without(net: Ipv4Net, own: &BTreeSet<Ipv4Addr>) -> Vec<Ipv4Net> {
 ///
 /// On a host that forwards already the interface was born into the routers' group. It leaves when it
 /// does not forward, and in version 1 of the protocol (RFC 2710) without a word.
-fn silence(device: &str) -> fordway_net::Result<Vec<Change>> {
+pub(crate) fn silence(device: &str) -> fordway_net::Result<Vec<Change>> {
     Ok(vec![
         Change::sysctl(SysctlKey::conf_v6(device, "addr_gen_mode")?, "1"),
         Change::sysctl(SysctlKey::conf_v6(device, "force_mld_version")?, "1"),

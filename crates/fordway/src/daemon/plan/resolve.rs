@@ -45,7 +45,7 @@ pub(crate) struct Facts {
     /// Addresses of the devices that pool4 names.
     pub(crate) device_v4: BTreeMap<String, Vec<Ipv4Addr>>,
     /// `net.ipv4.conf.all.rp_filter` is 0: reverse path filtering is each interface's own matter.
-    pub(super) rp_filter_off: bool,
+    pub(crate) rp_filter_off: bool,
 }
 
 /// A CLAT's device towards the IPv6 network, or a softwire's.

@@ -130,6 +130,11 @@ impl Running {
             Failure::failed(text).hint(bib_hint(error))
         };
         let done = match change {
+            BibChange::Add(_) if nat64.settings().shards.is_some() => {
+                let text =
+                    format!("{name} is shared by a cluster, which has no static BIB entries");
+                return Err(Failure::failed(text).hint("see docs/cluster.md, \"Shards\""));
+            }
             BibChange::Add(entry) => {
                 if !nat64.owns_address(entry.v4.0) {
                     let text = format!("{name}: {} is no address of pool4", entry.v4.0);

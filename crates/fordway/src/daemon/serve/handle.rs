@@ -14,6 +14,7 @@ use fordway_net::{Netlink, View};
 use tokio::sync::{Notify, broadcast};
 use tracing::info;
 
+use super::cluster::Seat;
 use super::desired::Desired;
 use super::dstm_client::{self, ClientTask};
 use super::services::Services;
@@ -117,6 +118,8 @@ pub(crate) struct Daemon {
     pub(super) dstm_clients: Vec<ClientTask>,
     /// DSTM clients that a reload has added, to be started.
     pub(super) new_dstm_clients: Vec<dstm_client::Opened>,
+    /// The gateway's seat in its cluster, if it is in one.
+    pub(super) cluster: Option<Seat>,
 }
 
 impl Handle {
@@ -140,6 +143,7 @@ impl Handle {
                 metrics,
                 dstm_clients: Vec::new(),
                 new_dstm_clients: Vec::new(),
+                cluster: None,
             }),
             ready: Instant::now(),
             leave: Notify::new(),
@@ -211,6 +215,12 @@ impl Handle {
     pub(crate) fn down(&self, name: &str) -> Option<Result<(), Failure>> {
         if let Err(failure) = self.goes_on() {
             return Some(Err(failure));
+        }
+        if self.is_shared(name) {
+            let text = format!("{name} is shared by a cluster");
+            let hint =
+                "fordway cluster leave gives its shards to the other gateways, then end the daemon";
+            return Some(Err(Failure::failed(text).hint(hint)));
         }
         let (automatic, one, of_kernel) = {
             let mut daemon = self.state();

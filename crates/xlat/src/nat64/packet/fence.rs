@@ -1,17 +1,14 @@
 //! The fence of a cluster: whether a packet's shard may be translated here now (docs/cluster.md).
 //!
 //! A packet enters the shard of its host before anything is changed. One that hairpins enters the shards of both
-//! hosts. Before it is sent, [`State::may_leave`](crate::State::may_leave) asks for all of them again, since the lease may
+//! hosts. Before it is sent, [`Shards::let_leave`] asks for all of them again, since the lease may
 //! have ended meanwhile.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
-use crate::nat64::policy::{Closed, Partition, Passage, Settings, Shards};
-
-/// The shards that a packet has entered: of one that hairpins two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entered([Option<Passage>; 2]);
+use crate::nat64::policy::{Closed, Partition, Settings, Shards};
+use crate::passage::{Entered, Passage};
 
 /// The fence, for one packet.
 #[derive(Clone, Copy, Debug)]
@@ -19,13 +16,6 @@ pub(crate) struct Fence<'a> {
     shards: &'a Shards,
     boottime: Duration,
     pub(crate) entered: Entered,
-}
-
-impl Entered {
-    /// Whether what was translated may be sent at this time of CLOCK_BOOTTIME.
-    pub(crate) fn still(&self, shards: &Shards, boottime: Duration) -> Result<(), Closed> {
-        self.0.iter().flatten().try_for_each(|passage| shards.still(passage, boottime))
-    }
 }
 
 impl<'a> Fence<'a> {
@@ -43,7 +33,7 @@ impl<'a> Fence<'a> {
     /// Enters a shard, unless the packet has entered it before. Gives whether the shard is quiet.
     pub(crate) fn enter(&mut self, shard: u16) -> Result<bool, Closed> {
         let is_free = |slot: &&mut Option<Passage>| slot.is_none_or(|it| it.shard == shard);
-        let slot = self.entered.0.iter_mut().find(is_free).ok_or(Closed::Elsewhere)?;
+        let slot = self.entered.iter_mut().find(is_free).ok_or(Closed::Elsewhere)?;
         let passage = match *slot {
             Some(passage) => passage,
             None => *slot.insert(self.shards.enter(shard, self.boottime)?),

@@ -11,6 +11,8 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 
+use crate::passage::Passage;
+use crate::state::State;
 use crate::verdict::DropReason;
 
 use super::{Pool, Range, Settings};
@@ -71,16 +73,6 @@ impl Gate {
         // An error says that it is so already.
         let _ = self.changes.fetch_update(Release, Relaxed, step);
     }
-}
-
-/// What a packet has that is translated in a shard: the shard's state when translation began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passage {
-    pub(crate) shard: u16,
-    /// The gate's number of changes.
-    changes: u64,
-    /// Sessions may be missing: what the tables do not know is dropped without an answer.
-    pub(crate) is_quiet: bool,
 }
 
 /// Why a packet of a shard is not translated here.
@@ -202,6 +194,14 @@ impl Shards {
         self.check_lease(boottime)?;
         let is_quiet = nanos(boottime) < gate.quiet_until.load(Relaxed);
         Ok(Passage { shard, changes, is_quiet })
+    }
+
+    /// Whether what the last packet has become may be sent at this time of CLOCK_BOOTTIME: the lease has not ended since
+    /// its translation began, and its shard was not disabled. `state`: by which it was translated. Also for ICMP errors that
+    /// answer a packet; those that concern no shard may always leave. An error is why it is dropped.
+    pub fn let_leave(&self, state: &State, boottime: Duration) -> Result<(), DropReason> {
+        let mut entered = state.entered.iter().flatten();
+        Ok(entered.try_for_each(|passage| self.still(passage, boottime))?)
     }
 
     /// Whether what was translated may be sent at this time of CLOCK_BOOTTIME. A shard that was disabled meanwhile, and

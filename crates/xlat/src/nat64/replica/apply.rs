@@ -217,12 +217,12 @@ impl Replica {
         }
         let view = nat.view(Duration::ZERO, 0);
         self.grow(&view);
-        for entry in 1..end_of(&view, Kind::Bib) {
+        for entry in 1..end_of(&view, Kind::Bib).min(self.told.end(Kind::Bib)) {
             if !self.told.bibs[entry as usize].is_told() {
                 self.prune_bib(&view, sweeper, entry, Some(shard));
             }
         }
-        for entry in 1..end_of(&view, Kind::Session) {
+        for entry in 1..end_of(&view, Kind::Session).min(self.told.end(Kind::Session)) {
             if !self.told.sessions[entry as usize].is_told() {
                 let session = &view.regions.sessions[entry as usize];
                 self.prune_session(&view, session, session.life(), Some(shard));

@@ -98,7 +98,7 @@ impl Replica {
         let mut looked = 0;
         loop {
             let (phase, first) = (self.pass.phase, self.pass.next);
-            let end = end_of(&view, phase.kind());
+            let end = end_of(&view, phase.kind()).min(self.told.end(phase.kind()));
             let last = end.min(first.saturating_add(most - looked)).max(first);
             for entry in first..last {
                 match phase {
@@ -128,7 +128,7 @@ impl Replica {
         let view = nat.view(now, 0);
         self.grow(&view);
         self.tell_ended(tell);
-        let end = end_of(&view, Kind::Session);
+        let end = end_of(&view, Kind::Session).min(self.told.end(Kind::Session));
         for entry in sessions.iter().filter(|entry| (1..end).contains(*entry)) {
             self.look_at_session(&view, *entry, tell);
         }

@@ -10,8 +10,8 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::nat64::table::{
-    Bib, MAX_BLOCKS, PortBlock, Protocol, Regions, Session, SessionKey, Subscriber, bib_flags,
-    halves,
+    Bib, Kind, MAX_BLOCKS, PortBlock, Protocol, Regions, Session, SessionKey, Subscriber,
+    bib_flags, halves,
 };
 
 use super::record::{BibValue, Named, Octets, RecordKey, SessionValue, blocks_value, sessions_of};
@@ -245,6 +245,16 @@ impl Told {
         to(&mut self.subscribers, subscribers);
         to(&mut self.bibs, bibs);
         to(&mut self.sessions, sessions);
+    }
+
+    /// The end of the entries of a kind that there is room for: others may have been made since it was made.
+    pub(super) fn end(&self, kind: Kind) -> u32 {
+        let end = match kind {
+            Kind::Subscriber => self.subscribers.len(),
+            Kind::Bib => self.bibs.len(),
+            Kind::Session => self.sessions.len(),
+        };
+        u32::try_from(end).unwrap_or(u32::MAX)
     }
 
     pub(super) fn index(&self, shard: u16) -> Option<&BTreeMap<RecordKey, u32>> {

@@ -77,7 +77,7 @@ impl Gateway {
     }
 
     fn may_leave(&self, boottime: Duration) -> Result<(), DropReason> {
-        self.state.may_leave(self.shards(), boottime)
+        self.shards().let_leave(&self.state, boottime)
     }
 
     /// A datagram of a host; gives its transport address.
@@ -295,6 +295,8 @@ fn a_stored_syn_is_answered_by_its_owner_alone() {
         let mut gateway = Gateway::new(&[0]);
         let syn = v4(SERVER.0, Ipv4Addr::new(192, 0, 2, 2), &tcp_segment(80, 2000, SYN));
         assert_eq!(gateway.verdict(&syn), Verdict::Stored);
+        // Another packet comes in between, which enters no shard.
+        assert_eq!(gateway.verdict(&v6(1, SERVER.0, &udp_segment(9, 53))), Verdict::Elsewhere(1));
         let stored = gateway.state.syns.due(at(60)).unwrap();
         change(&mut gateway);
         let mut buffer = vec![0; HEADROOM + 28 + stored.packet.len()];

@@ -22,6 +22,7 @@ use tracing::{debug, error, info, warn};
 use super::desired::{self, Document};
 use super::peer::{Access, Peer};
 use super::socket::Listeners;
+use crate::daemon::serve::cluster;
 use crate::daemon::serve::handle::Handle;
 use crate::daemon::serve::requests::Requests;
 use crate::daemon::serve::trace::Subscription;
@@ -350,6 +351,25 @@ async fn answer_allowed(
             };
             with_caches(requests, name.as_deref(), subtree, list).await
         }
+        Request::Status {} => {
+            let status = cluster::with_status(requests).await?;
+            Ok((Some(Reply::Status(Box::new(status))), Then::GoOn))
+        }
+        Request::Stats {} => {
+            let stats = cluster::with_stats(requests).await?;
+            Ok((Some(Reply::Stats(Box::new(stats))), Then::GoOn))
+        }
+        Request::Cluster {} => {
+            let reply = match cluster::status(requests).await? {
+                Ok(status) => Reply::Cluster(Box::new(status)),
+                Err(failure) => failed(&failure),
+            };
+            Ok((Some(reply), Then::GoOn))
+        }
+        Request::ClusterChange { change } => {
+            let reply = done(cluster::change(requests, change).await?);
+            Ok((Some(reply), Then::GoOn))
+        }
         request => requests.submit(move |daemon| carry_out(request, daemon)).await,
     }
 }
@@ -374,8 +394,6 @@ async fn with_caches(
 /// On the daemon's own thread.
 fn carry_out(request: Request, daemon: &Handle) -> (Option<Reply>, Then) {
     let reply = match request {
-        Request::Status {} => Reply::Status(Box::new(daemon.status())),
-        Request::Stats {} => Reply::Stats(Box::new(daemon.stats())),
         Request::Reload { dry_run: true } => match daemon.reload_plan() {
             Ok(plan) => Reply::Plan(plan),
             Err(failure) => failed(&failure),
@@ -438,8 +456,13 @@ fn carry_out(request: Request, daemon: &Handle) -> (Option<Reply>, Then) {
             let (events, generation) = daemon.watch();
             return (None, Then::Watch(events, generation));
         }
-        // Carried out where its filter, or its name, is known.
-        Request::Trace { .. } | Request::Dns64Flush { .. } => return (None, Then::Close),
+        // Carried out where its filter, or its name, is known, or where answers are waited for.
+        Request::Trace { .. }
+        | Request::Dns64Flush { .. }
+        | Request::Status {}
+        | Request::Stats {}
+        | Request::Cluster {}
+        | Request::ClusterChange { .. } => return (None, Then::Close),
     };
     (Some(reply), Then::GoOn)
 }

@@ -183,3 +183,30 @@ fn shards_have_their_own_ports() {
         assert!(gateway.nat.from_v6(&more, at(1), 0).is_ok());
     }
 }
+
+/// Packets make entries while a scan looks at those before them.
+#[test]
+fn entries_that_packets_make_during_scans_are_told() {
+    for _ in 0..30 {
+        let settings = settings(dealt(Allocation::Shared));
+        let Gateway { nat, mut sweeper, mut replica } = Gateway::owner(1, ALL, settings);
+        let told = core::cell::Cell::new(0);
+        let mut scan = || {
+            let mut tell = |_: Change<'_>| told.set(told.get() + 1);
+            replica.scan(&nat, &mut sweeper, at(0), u32::MAX, &mut tell);
+        };
+        std::thread::scope(|scope| {
+            let packets = scope.spawn(|| {
+                let open = |n: u16| nat.from_v6(&udp(1 + n % 16, 1 + n), at(0), 0).is_ok();
+                (0..640).filter(|n| open(*n)).count()
+            });
+            while !packets.is_finished() {
+                scan();
+            }
+            (0..3).for_each(|_| scan());
+            let made = packets.join().unwrap();
+            // Each host is a subscriber.
+            assert_eq!((made > 300, told.get()), (true, 16 + 2 * made));
+        });
+    }
+}
