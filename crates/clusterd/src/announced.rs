@@ -179,8 +179,8 @@ impl<D: DataPath> DataPath for Announced<D> {
 
 impl<D> Drop for Announced<D> {
     fn drop(&mut self) {
-        // While a lease lasts, the data path goes on without this process, and another one takes its routes over.
-        if self.until == 0 {
+        // Those of a process that was replaced are its successor's. Nobody has them after a panic.
+        if self.until == 0 || std::thread::panicking() {
             self.routes.want(BTreeMap::new());
         }
     }

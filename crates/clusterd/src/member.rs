@@ -56,7 +56,7 @@ pub enum Ended {
     Left,
     /// Another process of this host has taken its place, and its data path, which this one has not touched since. It has to end.
     Replaced,
-    /// Nobody holds its [`Handle`] any more. The data path goes on until its deadline.
+    /// Nobody holds its [`Handle`] any more; nothing is translated. Others take its shards when its lease has ended.
     Released,
 }
 
@@ -188,7 +188,10 @@ impl<D: DataPath> Member<D> {
                     Some(Request::Command(command)) => self.feed(Input::Command(command)),
                     // Who has asked may have gone.
                     Some(Request::Overview(answer)) => drop(answer.send(self.overview())),
-                    None => return Ok(Ended::Released),
+                    None => {
+                        self.data.lease(0);
+                        return Ok(Ended::Released);
+                    }
                 },
                 Some(input) = self.inputs.recv() => {
                     self.feed(input);

@@ -85,7 +85,7 @@ keys! {
         authority: PathBuf = file(|v| value::file(v, "/etc/fordway/cluster-authority.pem")),
             needed(PathBuf::new(), AUTHORITY_HELP);
         /// The kernel's routing table for [routes that a routing daemon announces](cluster.md#routes). Nothing else may be in
-        /// it
+        /// it, nor in those behind it, one for the [way to each gateway](cluster.md#packets)
         route_table: u32 = TABLE, or(u32::from(CLUSTER_PORT));
         /// Whose sessions standbys have: TCP connections that are established, and those of UDP and of ICMP queries
         replicate: Replicated = REPLICATE, or(Replicated::default());
@@ -136,6 +136,12 @@ impl Cluster {
         let whole = self.gateways.iter().find(is);
         // Two gateways of one short name are told apart by `name` alone.
         whole.or_else(|| short.next().filter(|_| short.next().is_none()))
+    }
+
+    /// The kernel's routing table that leads to a gateway what is handed over to it: by its number behind `route_table`.
+    #[must_use]
+    pub fn table_of(&self, gateway: &ClusterGateway) -> u32 {
+        self.route_table.saturating_add(1).saturating_add(gateway.number.into())
     }
 
     /// The times of the protocol: those of `ttl` 500 ms, in proportion; `slack` and `drift_ppm` are what hosts and clocks

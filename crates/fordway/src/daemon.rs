@@ -136,7 +136,10 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         // Router advertisements are withdrawn first, before what hosts use is gone.
         daemon.begin_end(matches!(end, End::Leave));
         drain(&daemon, &mut signals).await;
-        daemon.leave_cluster().await;
+        tokio::select! {
+            () = daemon.leave_cluster() => {}
+            signal = signals.again() => info!("{signal} again: other gateways are not waited for"),
+        }
         daemon.end_automatic(matches!(end, End::TakeDown));
         daemon.end_all_dstm_clients(matches!(end, End::TakeDown)).await;
         let mut services = std::mem::take(&mut daemon.state().services);
@@ -259,7 +262,7 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
             _ = watch.tick() => {
                 if daemon.failed() {
                     // Sessions of other translators go on in the kernel while the service manager restarts the daemon.
-                    error!("an engine has failed: ending; kernel engines go on");
+                    error!("an engine, or the part in the cluster, has failed: ending; kernel engines go on");
                     return End::Leave;
                 }
                 daemon.mend_services();

@@ -11,6 +11,7 @@ use super::{Cluster, ClusterGateway};
 use crate::diagnostic::Sink;
 use crate::engine::Engine;
 use crate::findings::{duplicates, twice};
+use crate::keys::common::is_kernels;
 use crate::keys::{Places, Read};
 use crate::nat64::{Nat64, Pool4Source, places_of};
 use crate::translator::Translator;
@@ -43,11 +44,29 @@ pub(crate) fn cluster(
         }
         Ok(()) => {}
     }
-    for relay in trt.iter().filter(|it| it.complete && it.value.table == cluster.route_table) {
-        let message = format!("`route_table`: {} is the table of a relay", cluster.route_table);
-        let span = at.key("route_table").unwrap_or_else(|| at.span.clone());
+    tables(cluster, at, trt, sink);
+}
+
+/// Routing tables: that of announced routes, and those of the ways to gateways.
+fn tables(cluster: &Cluster, at: &Places, trt: &[Read<Trt>], sink: &mut Sink) {
+    let span = at.key("route_table").unwrap_or_else(|| at.span.clone());
+    let ways = cluster.gateways.iter().map(|gateway| (cluster.table_of(gateway), gateway.number));
+    if let Some((table, number)) = ways.clone().find(|(table, _)| is_kernels(*table)) {
+        let message = format!(
+            "`route_table`: {table}, for the way to gateway {number}, is a table of the kernel's own"
+        );
+        sink.error(span.clone(), message, "write a number above 255");
+    }
+    for relay in trt.iter().filter(|it| it.complete) {
+        let table = relay.value.table;
+        let what = match ways.clone().find(|(way, _)| *way == table) {
+            _ if table == cluster.route_table => String::new(),
+            Some((_, number)) => format!(", for the way to gateway {number},"),
+            None => continue,
+        };
+        let message = format!("`route_table`: {table}{what} is the table of a relay");
         let relay = relay.at.key("table").unwrap_or_else(|| relay.at.span.clone());
-        sink.error(span, message, "write a table of its own into one of the two")
+        sink.error(span.clone(), message, "write a table of its own into one of the two")
             .beside(relay, "the relay");
     }
 }

@@ -85,7 +85,7 @@ pub(crate) const TABLE: Plain<u32> = Plain {
 fn routing_table(v: &Value<'_>) -> Result<u32, Problems> {
     let number = value::integer(v, 1..=i64::from(u32::MAX), "")?;
     match number {
-        253..=255 => {
+        _ if is_kernels(number as u32) => {
             let message = format!("{number} is a table of the kernel's own");
             let help = "write another number, or leave it out";
             Err(Problem::new(v.span(), message, help).into())
@@ -93,6 +93,11 @@ fn routing_table(v: &Value<'_>) -> Result<u32, Problems> {
         // The range lies within the type.
         _ => Ok(number as u32),
     }
+}
+
+/// Whether a routing table is one of the kernel's own: `default`, `main`, `local`.
+pub(crate) fn is_kernels(table: u32) -> bool {
+    (253..=255).contains(&table)
 }
 
 /// Leading bits of an IPv6 address that name a client network.

@@ -54,6 +54,17 @@ impl Signals {
     }
 }
 
+impl Signals {
+    /// Waits for one more signal to end, and gives its name.
+    pub(crate) async fn again(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.restart.recv() => "SIGUSR2",
+        }
+    }
+}
+
 /// Waits for SIGHUP.
 pub(crate) async fn hung_up(hangup: &mut Option<Signal>) {
     match hangup {
@@ -79,9 +90,7 @@ pub(crate) async fn drain(daemon: &Handle, signals: &mut Signals) {
         }
         tokio::select! {
             _ = look.tick() => {}
-            _ = signals.terminate.recv() => return info!("SIGTERM again: requests are cut"),
-            _ = signals.interrupt.recv() => return info!("SIGINT again: requests are cut"),
-            _ = signals.restart.recv() => return info!("SIGUSR2 again: requests are cut"),
+            signal = signals.again() => return info!("{signal} again: requests are cut"),
         }
     }
 }

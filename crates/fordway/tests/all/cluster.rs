@@ -13,6 +13,7 @@ use std::process::{Child, Output, Stdio};
 
 use fordway_testhost::certificates::Authority;
 use fordway_testhost::{can_use_tun, has_programs, poll, poll_or};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::connection::Connection;
@@ -273,4 +274,27 @@ fn a_gateway_without_its_name_or_key_does_not_start() {
     assert!(log.contains("has no 32 hexadecimal digits"), "{log}");
     std::fs::remove_file(folder.path().join("cluster.key")).unwrap();
     assert!(said("", "").contains("cluster.key: No such file"));
+}
+
+/// It is cut off from the store, so it can't end its lease, and waits; who tells it again does not.
+#[test]
+fn a_second_signal_ends_a_gateway_that_waits_for_others() {
+    if !can_use_tun() || !has_programs(&["nats-server"]) {
+        return;
+    }
+    let world = World::new();
+    world.configure();
+    let before = snapshot(&world.gateways[0]);
+    let mut gateway = world.start(0);
+    world.until("it owns all", &[0], |all| owned(&all[0]) == SHARDS);
+    world.router.configure(&["link set middle down"]);
+    let says = |gateway: &Daemon<'_>, what: &str| {
+        poll_or(|| gateway.log().contains(what).then_some(()), || gateway.log());
+    };
+    gateway.signal(Signal::TERM);
+    says(&gateway, "giving all shards to other gateways");
+    gateway.signal(Signal::INT);
+    assert!(gateway.wait().success(), "{}", gateway.log());
+    says(&gateway, "SIGINT again: other gateways are not waited for");
+    assert_eq!(snapshot(&world.gateways[0]), before);
 }

@@ -121,7 +121,7 @@ impl Part {
                 shards: map,
                 pool6: pool6(nat64),
             },
-            hops: others().map(|it| crossing::Hop::to(it, cluster.route_table)).collect(),
+            hops: others().map(|it| crossing::Hop::to(it, cluster)).collect(),
         })))
     }
 

@@ -335,9 +335,12 @@ impl Handle {
         self.0.leave.notified().await;
     }
 
-    /// Whether an engine has ended by itself. That of an automatic CLAT is set up again.
+    /// Whether an engine, or the part in a cluster, has ended by itself. That of an automatic CLAT is set up again.
     pub(crate) fn failed(&self) -> bool {
         let daemon = self.0.daemon.borrow();
+        if daemon.cluster.as_ref().is_some_and(Seat::failed) {
+            return true;
+        }
         let mut failed = daemon.translators.running.iter().filter(|one| one.failed());
         failed.any(|one| match daemon.automatic.iter().find(|auto| auto.name() == one.name()) {
             Some(auto) => {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fordway_cluster::Member;
 use fordway_clusterd::Owners;
-use fordway_config::ClusterGateway;
+use fordway_config::{Cluster, ClusterGateway};
 use fordway_engine::HandOver;
 use fordway_net::{
     Change, IpNet, Ipv4Net, Ipv6Net, Netlink, Route, RouteFilter, RouteKind, Rule, SysctlKey, table,
@@ -34,13 +34,13 @@ pub(super) struct Hop {
 }
 
 impl Hop {
-    /// Its routing table comes after that of announced routes, by its number.
-    pub(super) fn to(gateway: &ClusterGateway, announced: u32) -> Hop {
+    /// To a gateway of the cluster.
+    pub(super) fn to(gateway: &ClusterGateway, cluster: &Cluster) -> Hop {
         let v6 = gateway.next_hop6().map(IpAddr::V6);
         Hop {
             member: Member(gateway.number),
             next: v6.into_iter().chain(gateway.next_hop4().map(IpAddr::V4)).collect(),
-            table: announced.saturating_add(1).saturating_add(gateway.number.into()),
+            table: cluster.table_of(gateway),
         }
     }
 

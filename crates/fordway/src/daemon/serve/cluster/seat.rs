@@ -16,7 +16,7 @@ use fordway_control::{
 };
 use fordway_counters::cluster::SharedTablesStats;
 use tokio::time::{sleep, timeout};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::daemon::apply::cluster::Gateways;
 use crate::failure::Failure;
@@ -71,11 +71,17 @@ impl Seat {
         End(Arc::clone(&self.0.ended))
     }
 
+    /// Whether the member has ended by a fault, or since another process is in this one's place.
+    pub(in crate::daemon::serve) fn failed(&self) -> bool {
+        has_failed(self.0.ended.get())
+    }
+
     /// Has the gateway leave the cluster, and waits until it has: others have its shards then.
     pub(super) async fn leave(&self) {
         let member = &self.0.member;
         let left = async {
             if member.command(Command::Leave).await {
+                info!("cluster: giving all shards to other gateways; another signal ends the wait");
                 while member.overview().await.is_some() {
                     sleep(LOOK).await;
                 }
@@ -108,6 +114,11 @@ impl Seat {
     async fn overview(&self) -> Result<Option<Overview>, Failure> {
         timeout(ANSWER, self.0.member.overview()).await.map_err(|_| silent())
     }
+}
+
+/// Whether a member that has ended so can't go on by itself, nor by a command.
+fn has_failed(how: Option<&Result<Ended, String>>) -> bool {
+    matches!(how, Some(Err(_) | Ok(Ended::Replaced)))
 }
 
 /// The cluster, as one sees it who has ended.

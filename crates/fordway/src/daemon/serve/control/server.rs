@@ -1,11 +1,8 @@
 //! Answering requests, on a thread without capabilities: requests are read here, and carried out on the daemon's own
 //! thread.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddrV4;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +13,11 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tracing::{debug, error, info, warn};
 
 use super::desired::{self, Document};
+use super::idle::Idle;
 use super::peer::{Access, Peer};
 use super::socket::Listeners;
 use crate::daemon::serve::cluster;
@@ -95,32 +93,6 @@ async fn accept(
                 // Out of descriptors, most likely: give those who hold some time to end.
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-        }
-    }
-}
-
-/// Clients of whom no request is there, the one that has waited longest first.
-#[derive(Clone, Default)]
-struct Idle(Rc<RefCell<VecDeque<Rc<Notify>>>>);
-
-impl Idle {
-    /// Waits for `request` as an idle client. `None`: another client needs the slot.
-    async fn wait<T>(&self, request: impl Future<Output = T>) -> Option<T> {
-        let needed = Rc::new(Notify::new());
-        self.0.borrow_mut().push_back(Rc::clone(&needed));
-        let came = tokio::select! {
-            biased;
-            came = request => Some(came),
-            () = needed.notified() => None,
-        };
-        self.0.borrow_mut().retain(|it| !Rc::ptr_eq(it, &needed));
-        came
-    }
-
-    /// Ends the wait of the first of them.
-    fn make_room(&self) {
-        if let Some(first) = self.0.borrow_mut().pop_front() {
-            first.notify_one();
         }
     }
 }
@@ -488,35 +460,4 @@ fn done(result: Result<String, Failure>) -> Reply {
 pub(super) fn failed(failure: &Failure) -> Reply {
     let (text, hint, config) = failure.parts();
     Reply::Failed { text, hint, config }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn the_client_that_has_waited_longest_makes_room() {
-        let idle = Idle::default();
-        let waits = |idle: &Idle| {
-            let idle = idle.clone();
-            async move { idle.wait(std::future::pending::<()>()).await }
-        };
-        let local = tokio::task::LocalSet::new();
-        local
-            .run_until(async {
-                let first = tokio::task::spawn_local(waits(&idle));
-                let second = tokio::task::spawn_local(waits(&idle));
-                tokio::task::yield_now().await;
-                assert_eq!(idle.wait(async { 7 }).await, Some(7));
-                assert_eq!(idle.0.borrow().len(), 2);
-                idle.make_room();
-                assert_eq!(first.await.unwrap(), None);
-                assert!(!second.is_finished());
-                idle.make_room();
-                assert_eq!(second.await.unwrap(), None);
-                // Nobody is left to go.
-                idle.make_room();
-            })
-            .await;
-    }
 }

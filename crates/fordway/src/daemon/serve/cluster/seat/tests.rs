@@ -203,3 +203,20 @@ fn only_another_gateway_with_a_lease_can_be_declared_off() {
     overview.gateways[1].status = Status::Ended;
     assert!(declare("gw-b", &overview).unwrap_err().contains("has ended"));
 }
+
+#[test]
+fn a_fault_and_a_successor_end_the_daemon_and_an_operator_does_not() {
+    let of = |how: Result<Ended, String>| has_failed(Some(&how));
+    assert_eq!([of(Err("a fault".to_owned())), of(Ok(Ended::Replaced))], [true; 2]);
+    assert_eq!([of(Ok(Ended::Left)), of(Ok(Ended::Released)), has_failed(None)], [false; 3]);
+}
+
+#[test]
+fn who_tells_no_end_has_panicked() {
+    let ended = Arc::new(OnceLock::new());
+    drop(End(Arc::clone(&ended)));
+    assert!(has_failed(ended.get()));
+    let ended = Arc::new(OnceLock::new());
+    End(Arc::clone(&ended)).tell(&Ok(Ended::Left));
+    assert_eq!(ended.get(), Some(&Ok(Ended::Left)));
+}
