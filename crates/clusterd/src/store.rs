@@ -275,7 +275,10 @@ impl Store {
             }
         };
         // Before the watch: what comes between both is told by it.
-        let mut is_listed = bucket.status().await?.values() == 0;
+        let status = bucket.status().await?;
+        let mut is_listed = status.values() == 0;
+        // The number of values that are still to come, which says it as well, is never 0 at times (servers of 2.9).
+        let until = status.info.state.last_sequence;
         self.log().begin();
         let mut watch = bucket.watch_all_from_revision(1).await?;
         self.bucket.store(Some(Arc::new(bucket)));
@@ -298,7 +301,7 @@ impl Store {
                         return Err("a watch has missed values".into());
                     }
                     last = last.max(entry.revision);
-                    if entry.seen_current && !is_listed {
+                    if (entry.seen_current || entry.revision >= until) && !is_listed {
                         is_listed = true;
                         self.listed(is_synced).await;
                     }
