@@ -4,11 +4,12 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 
-use crate::nat64::table::SessionLife;
+use crate::nat64::table::{SessionLife, View, state};
 use crate::nat64::{Nat64, Sweeper};
 
 use super::place::begun;
 use super::record::{Named, Octets, RecordKey};
+use super::scan::value_of;
 use super::{Change, Leftover, Replica, Tell, Unplaced};
 
 impl Replica {
@@ -80,7 +81,7 @@ impl Replica {
     /// what was told last, since that is what the next owner has, and its changes build on it. Entries without a
     /// record end with the next scan.
     ///
-    /// It takes time for each record of the shard.
+    /// It looks at each record of the shard, which takes little time where the tables are as they were told.
     pub fn lose(&mut self, nat: &Nat64, sweeper: &mut Sweeper, now: Duration, shard: u16) {
         if shard >= self.shards.number() || !self.shards.owns(shard) {
             return;
@@ -95,6 +96,9 @@ impl Replica {
         self.ended = others;
         self.unplaced.extend(ended.into_iter().map(|key| (key, Unplaced::Refused)));
         self.told.owners.retain(|(v4, low), _| !of_shard(*v4, *low));
+        let view = nat.view(now, 0);
+        // In the order of keys: what others build on comes before them.
+        let mut others_follow = false;
         let records: Vec<(RecordKey, Named, Octets)> = self
             .told
             .index(shard)
@@ -102,6 +106,10 @@ impl Replica {
             .flatten()
             .filter_map(|(key, entry)| {
                 let named = Named::read(key).ok()?;
+                if !others_follow && self.is_as_told(&view, &named, *entry) {
+                    return None;
+                }
+                others_follow |= !matches!(named, Named::Session(_));
                 Some((*key, named, self.told.value(&named, *entry)))
             })
             .collect();
@@ -125,6 +133,30 @@ impl Replica {
             let value = Some(value.as_slice());
             // What is refused is counted.
             let _ = self.apply(nat, sweeper, now, Change { shard, key, value });
+        }
+    }
+
+    /// Whether the tables have the entry of a record as it was told.
+    fn is_as_told(&self, view: &View<'_>, named: &Named, entry: u32) -> bool {
+        let at = entry as usize;
+        match named {
+            Named::Subscriber { .. } => {
+                let (told, found) = (&self.told.subscribers[at], &view.regions.subscribers[at]);
+                let is_live = found.state() == state::LIVE;
+                is_live && told.is(found) && found.blocks().eq(told.blocks().iter().copied())
+            }
+            Named::Bib { .. } => {
+                let found = &view.regions.bibs[at];
+                found.state() == state::LIVE && self.told.bibs[at].is(found)
+            }
+            Named::Session(_) => {
+                let found = &view.regions.sessions[at];
+                let (life, told) = (found.life(), &self.told.sessions[at]);
+                life.is_live() && told.is(found) && {
+                    let value = value_of(view, found, life);
+                    told.has(&value) || self.told.session_value(entry) == value
+                }
+            }
         }
     }
 }
