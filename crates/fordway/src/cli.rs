@@ -84,6 +84,8 @@ pub(crate) enum SchemaOf {
     Config,
     /// Lines on the control socket
     Control,
+    /// Lines of fordway top --json
+    Top,
 }
 
 /// What can be done.
@@ -497,7 +499,7 @@ Examples:
   fordway watch
   fordway watch --json --count 1")]
     Watch(WatchArgs),
-    /// Write a JSON Schema to standard output: of configuration files, or of the control socket
+    /// Write a JSON Schema to standard output: of configuration files, of the control socket, or of top --json
     ///
     /// That of configuration files is for editors, which then complete and check keys and values, and for whatever makes such
     /// files; what has to go together across keys is found by fordway check. That of the control socket describes each line:

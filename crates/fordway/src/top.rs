@@ -4,4 +4,4 @@ mod screen;
 mod view;
 
 pub(crate) use screen::{Screen, text};
-pub(crate) use view::{View, Watched};
+pub(crate) use view::{View, Watched, schema};

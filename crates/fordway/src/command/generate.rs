@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::cli::{Cli, SchemaOf};
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, top};
 
 pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
@@ -19,6 +19,7 @@ pub(crate) fn schema(of: SchemaOf) -> Result<(), Failure> {
     let schema = match of {
         SchemaOf::Config => fordway_config::schema(),
         SchemaOf::Control => fordway_control::schema(),
+        SchemaOf::Top => top::schema(),
     };
     output::print(&format!("{schema:#}\n"))
 }

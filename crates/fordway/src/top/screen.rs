@@ -8,7 +8,7 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Row, Table, Widget};
 
-use super::view::{DaemonView, DropView, Occupancy, ServerView, TranslatorView, View};
+use super::view::{ClusterView, DaemonView, DropView, Occupancy, ServerView, TranslatorView, View};
 use crate::output::group;
 
 /// Columns between those of a table.
@@ -150,6 +150,8 @@ fn daemon_parts(daemon: &DaemonView, parts: &mut Vec<Part>) {
     };
     table(translators(&running), each(&running, |_| Style::new()));
     table(servers(&daemon.servers), each(&daemon.servers, |_| Style::new()));
+    let cluster: Vec<_> = daemon.cluster.iter().collect();
+    table(clusters(&cluster), each(&cluster, cluster_style));
     table(drops(&daemon.drops), each(&daemon.drops, drop_style));
     table(occupancy(&daemon.occupancy), each(&daemon.occupancy, occupancy_style));
 }
@@ -193,6 +195,33 @@ fn servers(rows: &[ServerView]) -> Vec<Column> {
             ("REFUSED/s", true, 2, |it| rate(it.refused_per_second)),
         ],
     )
+}
+
+fn clusters(rows: &[&ClusterView]) -> Vec<Column> {
+    columns(
+        rows,
+        [
+            ("GATEWAY", false, 0, |it| it.gateway.clone()),
+            ("PHASE", false, 1, |it| it.phase.word().to_owned()),
+            ("STORE", false, 2, |it| {
+                if it.store_connected { "connected" } else { "gone" }.to_owned()
+            }),
+            ("OWN", true, 0, |it| group(it.shards.owned())),
+            ("READY", true, 1, |it| group(it.shards.ready)),
+            ("UNCOVERED", true, 2, |it| group(it.shards.uncovered)),
+            ("RECORDS", true, 3, |it| group(it.records.own)),
+            ("LAG", true, 2, |it| group(it.records.lag)),
+            ("HANDED OVER/s", true, 4, |it| rate(it.handed_over_per_second)),
+        ],
+    )
+}
+
+fn cluster_style(it: &&ClusterView) -> Style {
+    match it {
+        it if !it.translates => Style::new().fg(Color::Red).bold(),
+        it if !it.store_connected || it.shards.uncovered > 0 => Style::new().fg(Color::Yellow),
+        _ => Style::new(),
+    }
 }
 
 fn drops(rows: &[DropView]) -> Vec<Column> {

@@ -4,9 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use fordway_control::{COUNTERS, Client, DirectionStats, Error, Stats, Status, TranslatorStats};
+use fordway_control::{
+    COUNTERS, Client, ClusterPhase, ClusterStats, DirectionStats, Error, RecordStats, ShardCounts,
+    Stats, Status, TranslatorStats,
+};
 use fordway_xlat::DropReason;
+use schemars::{JsonSchema, schema_for};
 use serde::Serialize;
+use serde_json::Value;
 
 /// A daemon at one moment.
 #[derive(Clone, Debug)]
@@ -51,8 +56,14 @@ impl Watched {
     }
 }
 
+/// The JSON Schema of [`View`].
+pub(crate) fn schema() -> Value {
+    schema_for!(View).to_value()
+}
+
 /// All daemons that are looked at.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(title = "What fordway top shows")]
 pub(crate) struct View {
     /// When, as RFC 3339 has it.
     pub(crate) time: String,
@@ -68,7 +79,7 @@ impl View {
 }
 
 /// A daemon. Rates are per second; they are absent in the first sample and in the first one after a restart.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct DaemonView {
     pub(crate) socket: String,
     /// Why it can't be reached.
@@ -80,13 +91,16 @@ pub(crate) struct DaemonView {
     pub(crate) uptime_seconds: u64,
     pub(crate) translators: Vec<TranslatorView>,
     pub(crate) servers: Vec<ServerView>,
+    /// Its part in a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cluster: Option<ClusterView>,
     pub(crate) occupancy: Vec<Occupancy>,
     /// Reasons with a packet, the highest rate first.
     pub(crate) drops: Vec<DropView>,
 }
 
 /// A translator.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct TranslatorView {
     pub(crate) name: String,
     pub(crate) mode: String,
@@ -108,7 +122,7 @@ pub(crate) struct TranslatorView {
 }
 
 /// A direction.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Flow {
     /// Packets as they are on a wire.
     pub(crate) packets_per_second: Option<f64>,
@@ -116,7 +130,7 @@ pub(crate) struct Flow {
 }
 
 /// What runs beside the translators.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct ServerView {
     pub(crate) name: String,
     pub(crate) kind: &'static str,
@@ -130,8 +144,22 @@ pub(crate) struct ServerView {
     pub(crate) refused_per_second: Option<f64>,
 }
 
+/// A gateway in its cluster.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct ClusterView {
+    pub(crate) gateway: String,
+    pub(crate) phase: ClusterPhase,
+    /// It holds a lease that has not ended.
+    pub(crate) translates: bool,
+    pub(crate) store_connected: bool,
+    pub(crate) shards: ShardCounts,
+    pub(crate) records: RecordStats,
+    /// Packets that were given to other gateways.
+    pub(crate) handed_over_per_second: Option<f64>,
+}
+
 /// How full something of a translator is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Occupancy {
     /// The translator.
     pub(crate) name: String,
@@ -142,7 +170,7 @@ pub(crate) struct Occupancy {
 }
 
 /// Packets dropped for one reason.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct DropView {
     /// The translator.
     pub(crate) name: String,
@@ -195,9 +223,25 @@ impl DaemonView {
             uptime_seconds: status.uptime_seconds,
             translators: translators(status, stats, since),
             servers: servers(stats, since),
+            cluster: stats.cluster.as_ref().map(|it| cluster(it, stats, since)),
             occupancy: stats.translators.iter().flat_map(occupancy).collect(),
             drops,
         }
+    }
+}
+
+fn cluster(cluster: &ClusterStats, stats: &Stats, since: Since<'_>) -> ClusterView {
+    let ClusterStats { state, records, .. } = cluster;
+    let of = |it: &TranslatorStats| it.totals.handed_over;
+    let handed_over = |stats: &Stats| stats.translators.iter().map(of).sum::<u64>();
+    ClusterView {
+        gateway: state.name.clone(),
+        phase: state.phase,
+        translates: state.translates(),
+        store_connected: state.store_connected,
+        shards: state.shards_by_role,
+        records: *records,
+        handed_over_per_second: since.rate(handed_over(stats), |before| Some(handed_over(before))),
     }
 }
 

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use fordway_control::{
-    AutoStatus, Nat44Count, Nat44Stats, Nat64Stats, OccupancyStats, PoolStats, Totals, TrtStats,
+    AutoStatus, ClusterState, Nat44Count, Nat44Stats, Nat64Stats, OccupancyStats, PoolStats,
+    Totals, TrtStats,
 };
 use fordway_counters::trt;
 
@@ -69,6 +70,24 @@ pub(crate) fn sample(at: Instant, pid: u32, packets: u64) -> Sample {
                 ..trt::Stats::default()
             },
         }],
+        cluster: Some(ClusterStats {
+            state: ClusterState {
+                name: "gw1.example".to_owned(),
+                phase: ClusterPhase::Member,
+                lease_ms: 480,
+                store_connected: true,
+                shards_by_role: ShardCounts {
+                    owner: 30,
+                    moving: 2,
+                    ready: 31,
+                    other: 1,
+                    uncovered: 1,
+                },
+                ..ClusterState::default()
+            },
+            records: RecordStats { own: 1234, lag: 5, ..RecordStats::default() },
+            ..ClusterStats::default()
+        }),
         ..Stats::default()
     };
     let status = Status {
@@ -143,4 +162,23 @@ fn another_process_has_no_rates_at_first() {
     before.stats.translators.clear();
     let view = DaemonView::between(socket, Some(&before), &now);
     assert_eq!(view.translators[0].v4_to_v6.packets_per_second, Some(7.5));
+}
+
+#[test]
+fn views_are_as_the_schema_says() {
+    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    compiler.add_resource("top.json", schema()).unwrap();
+    let index = compiler.compile("top.json", &mut schemas).unwrap();
+    let gone = DaemonView::unreachable(Path::new("/run/other.sock"), "no daemon".to_owned());
+    let first = DaemonView::between(Path::new("/run/a.sock"), None, &sample(Instant::now(), 7, 1));
+    let view = View { time: String::new(), daemons: vec![two_seconds(), first, gone] };
+    let value = serde_json::to_value(&view).unwrap();
+    schemas.validate(&value, index).unwrap();
+    // Each field of a view is described.
+    let told = schema().to_string();
+    for (name, _) in value["daemons"][0].as_object().unwrap() {
+        assert!(told.contains(&format!("\"{name}\"")), "{name}");
+    }
+    let wrong = serde_json::json!({ "time": 1, "daemons": [] });
+    schemas.validate(&wrong, index).unwrap_err();
 }
