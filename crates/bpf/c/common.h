@@ -20,6 +20,7 @@
 
 #define TC_ACT_UNSPEC (-1)
 #define TC_ACT_SHOT 2
+#define TC_ACT_REDIRECT 7
 
 enum protocol {
 	PROTOCOL_HOPOPT = 0,
@@ -168,6 +169,8 @@ typedef __u32 verdict;
 #define PASS_ON(reason) (0x100u | (reason))
 #define DROP(reason) (0x200u | (reason))
 #define UNMATCHED 0x300u
+/* Of another gateway of the cluster: handle() has said where to. */
+#define HAND_OVER (UNMATCHED | 1)
 #define VERDICT_KIND(v) ((v) & 0x300u)
 #define VERDICT_REASON(v) ((v) & 0xffu)
 

@@ -239,6 +239,9 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 		note_mark(skb);
 	count(&journey, v, to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, work->plan.segments);
 	end_trace(skb, &journey, v);
+	/* As it came: the kernel routes it on, as it routes what the user engine hands over. */
+	if (has_state(hook) && v == HAND_OVER)
+		bpf_redirect(work->flow.way, BPF_F_INGRESS);
 	return v;
 }
 

@@ -81,6 +81,9 @@ always_inline int handle(struct xdp_md *ctx, const struct packet *p, const struc
 	begin_trace(ctx, &journey, 0);
 	begin_work(work);
 	verdict v = translate(ctx, p, to_v6, journey.counters, work, &device);
+	/* Behind routing a program can hand it over. */
+	if (v == HAND_OVER)
+		v = PASS_ON(FW_PASS_SHARD);
 	count_state(journey.counters, v, journey.octets, work);
 	return leave(ctx, &journey, v, to_v6, device);
 }

@@ -11,6 +11,7 @@
 #include "headers.h"
 #include "nat64.h"
 #include "nat64_port.h"
+#include "nat64_shard.h"
 #include "work.h"
 
 /* Ports of TCP and UDP, and the identifier of an ICMP query; the latter stands in both. */
@@ -95,6 +96,9 @@ always_inline verdict flow_v6_to_v4(const struct packet *p, __u32 at, const stru
 	flow->remote = remote;
 	flow->remote_port = protocol == PROTOCOL_ICMP ? 0 : bpf_ntohs(ports.dst);
 	flow->pool6 = pool6;
+	v = nat64.shards ? enter_shard(flow, shard_of_host(host)) : GO_ON;
+	if (v != GO_ON)
+		return v;
 	/* RFC 6146 section 3.8. */
 	if (pool4_of(remote, flow->remote_port, protocol) != POOL4_NONE)
 		return PASS_ON(FW_PASS_NAT64_HAIRPIN);
@@ -138,6 +142,9 @@ always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const stru
 	flow->remote = remote;
 	flow->remote_port = fields->protocol == PROTOCOL_ICMP ? 0 : bpf_ntohs(ports.src);
 	flow->pool6 = 0;
+	v = nat64.shards ? enter_shard(flow, shard_of_v4(local, flow->local_port)) : GO_ON;
+	if (v != GO_ON)
+		return v;
 	/* A source in the pool is forged. */
 	if (pool4_of(remote, flow->remote_port, fields->protocol) != POOL4_NONE)
 		return PASS_ON(FW_PASS_NAT64_HAIRPIN);

@@ -27,6 +27,8 @@ NAT64_MAP(nat64_bib6, __u64);
 NAT64_MAP(nat64_bib4, __u64);
 NAT64_MAP(nat64_session, __u64);
 NAT64_MAP(nat64_subscriber, __u64);
+/* Made only in a cluster. */
+NAT64_MAP(nat64_gates, struct fw_gates);
 
 /* Marks of hosts (by their address as on the wire) whose packets were passed to the user engine: a TUN device does not
  * carry them. Made only with pools by mark. */

@@ -74,9 +74,9 @@ always_inline void end_event(struct fw_event *event, verdict v)
 		event->outcome = FW_DROPPED;
 		break;
 	default:
-		event->outcome = FW_UNMATCHED;
+		event->outcome = v == HAND_OVER ? FW_HANDED_OVER : FW_UNMATCHED;
 	}
-	event->reason = VERDICT_REASON(v);
+	event->reason = v == HAND_OVER ? 0 : VERDICT_REASON(v);
 	bpf_ringbuf_submit(event, 0);
 }
 
@@ -126,7 +126,10 @@ always_inline void count(const struct journey *journey, verdict v, int direction
 		c->drops[VERDICT_REASON(v) & 127]++;
 		break;
 	default:
-		c->unmatched++;
+		if (v == HAND_OVER)
+			c->handed_over++;
+		else
+			c->unmatched++;
 	}
 }
 

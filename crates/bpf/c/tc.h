@@ -105,6 +105,8 @@ always_inline int arrive_from(struct __sk_buff *skb, int hook, __u32 ifindex)
 		return forward(skb);
 	if (v == GO_ON)
 		return bpf_redirect(ifindex, BPF_F_INGRESS);
+	if (v == HAND_OVER)
+		return TC_ACT_REDIRECT;
 	return VERDICT_KIND(v) == DROP(0) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 

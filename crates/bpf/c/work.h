@@ -56,7 +56,8 @@ struct flow {
 	__u32 bib;
 	__u32 session;
 	__u32 subscriber;
-	__u32 reserved;
+	/* Of HAND_OVER: the interface from which the packet is to arrive. */
+	__u32 way;
 	/* The head of the chain that was searched last. */
 	__u64 seen;
 };

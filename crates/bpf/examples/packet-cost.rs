@@ -91,7 +91,8 @@ fn main() {
         let (local, port) = translated_source(&mut core, &up);
         let down = from_v4(local, port, tcp);
         for program in [Program::Interface, Program::Ingress, Program::XdpNat64] {
-            let stateful = Stateful { settings: settings.clone(), maps: Arc::clone(&maps) };
+            let stateful =
+                Stateful { settings: settings.clone(), maps: Arc::clone(&maps), gates: None };
             let options = TestOptions { stateful: Some(stateful), ..options.clone() };
             let mut loaded = Loaded::load(&config, &[program], &options).expect("programs");
             measure(&mut loaded, program, &format!("nat64 {kind} v6>v4"), &up);

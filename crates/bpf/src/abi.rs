@@ -6,7 +6,7 @@
 use std::mem::offset_of;
 
 /// Version of the maps' layout.
-pub(crate) const ABI_VERSION: u32 = 4;
+pub(crate) const ABI_VERSION: u32 = 5;
 
 /// The most translation prefixes.
 pub(crate) const MAX_POOL6: usize = 16;
@@ -21,6 +21,9 @@ pub(crate) const POD_NAME: usize = 96;
 /// The most ranges of pool4.
 pub(crate) const MAX_POOL4: usize = 64;
 
+/// The most shards of a cluster.
+pub(crate) const MAX_SHARDS: usize = 1024;
+
 /// Ports that the programs leave to the user engine.
 pub(crate) const LEFT_PORTS: usize = 8;
 /// Octets of a packet in an event.
@@ -32,6 +35,7 @@ pub(crate) mod outcome {
     pub(crate) const PASSED_ON: u8 = 2;
     pub(crate) const DROPPED: u8 = 3;
     pub(crate) const UNMATCHED: u8 = 4;
+    pub(crate) const HANDED_OVER: u8 = 5;
 }
 
 /// `enum fw_udp_checksum_zero`.
@@ -234,8 +238,21 @@ abi_struct! {
 }
 
 abi_struct! {
+    /// A range of a pool, of which shards of a cluster have parts.
+    FwPart = "fw_part", 32;
+    first: u32,
+    last: u32,
+    slots: u32,
+    base: u32,
+    low: u16,
+    high: u16,
+    shift: u8,
+    reserved: [u8; 11],
+}
+
+abi_struct! {
     /// What the programs know of stateful translation.
-    FwNat64Config = "fw_nat64_config", 104 + 12 * MAX_POOL4;
+    FwNat64Config = "fw_nat64_config", 128 + 44 * MAX_POOL4;
     secret: [u64; 2],
     masks: [u32; 4],
     entries: [u32; 3],
@@ -255,6 +272,10 @@ abi_struct! {
     v4_restricted: u8,
     clock_stands: u8,
     reserved: [u8; 2],
+    shards: u32,
+    part_count: u32,
+    shard_key: [u64; 2],
+    parts: [FwPart; MAX_POOL4],
 }
 
 abi_struct! {
@@ -313,7 +334,7 @@ abi_struct! {
 
 abi_struct! {
     /// A processor's counters.
-    FwCounters = "fw_counters", 48 + 1024 + 256 + 56 + 48 + 24;
+    FwCounters = "fw_counters", 48 + 1024 + 256 + 56 + 48 + 32;
     directions: [FwDirectionCounters; 2],
     drops: [u64; 128],
     passed_on: [u64; 32],
@@ -329,6 +350,7 @@ abi_struct! {
     elsewhere: u64,
     tagged: u64,
     routed: u64,
+    handed_over: u64,
 }
 
 abi_struct! {

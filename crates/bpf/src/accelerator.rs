@@ -143,6 +143,7 @@ fn tidy(engine: &Engine, attachments: &[Attachment], pins: &Pins) -> Result<()> 
             Pin::Counters(_, version) | Pin::Layout(version) => version != ABI_VERSION,
             Pin::Program(program) => !engine.has(program),
             Pin::State(_) => !engine.is_stateful(),
+            Pin::Gates => !engine.is_shared(),
             Pin::Unfinished => true,
             Pin::Link(..) | Pin::Filter(..) | Pin::Clsact(_) => false,
         };

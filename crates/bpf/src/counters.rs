@@ -81,6 +81,7 @@ pub(crate) fn add(totals: &mut Totals, counters: &FwCounters, in_front: bool) {
         (&mut totals.elsewhere, counters.elsewhere),
         (&mut totals.tagged, counters.tagged),
         (&mut totals.routed, counters.routed),
+        (&mut totals.handed_over, counters.handed_over),
         (&mut totals.measured_packets, counters.measured_packets),
         (&mut totals.measured_ns, counters.measured_ns),
         (&mut totals.trace_lost, counters.trace_lost),

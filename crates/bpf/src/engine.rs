@@ -31,6 +31,7 @@ pub(crate) struct Engine {
     /// The programs in front of routing.
     front: Option<Front>,
     is_stateful: bool,
+    is_shared: bool,
     /// Counters of earlier programs in front of routing.
     former_counters: Vec<MapHandle>,
     /// Counters that were pinned now.
@@ -91,6 +92,11 @@ impl Engine {
     /// Whether the programs have tables of state.
     pub(crate) fn is_stateful(&self) -> bool {
         self.is_stateful
+    }
+
+    /// Whether the programs have the gates of a cluster's shards.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Whether a program was loaded.
@@ -208,7 +214,8 @@ fn load(
         }
     }
     let is_stateful = stateful.is_some();
-    Ok(Engine { tc, places, front, is_stateful, former_counters, fresh: Vec::new() })
+    let is_shared = stateful.is_some_and(|it| it.gates.is_some());
+    Ok(Engine { tc, places, front, is_stateful, is_shared, former_counters, fresh: Vec::new() })
 }
 
 /// The programs at the TUN device, and at egress and ingress of an uplink.
@@ -390,6 +397,7 @@ impl Loader<'_> {
             config: &config,
             eam: eam_in_maps(self.config).then(|| self.config.eam.entries()),
             state: state.as_ref().map(|(maps, config)| (*maps, config)),
+            gates: self.stateful.and_then(Stateful::gates),
             tunnels: tunnels.as_ref().map(|(maps, config)| (*maps, config)),
             pods: None,
             counters: usable.map(AsFd::as_fd),

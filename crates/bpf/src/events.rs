@@ -90,6 +90,7 @@ impl Event {
             outcome::PASSED_ON => Outcome::PassedOn(PassReason::from_number(event.reason)?),
             outcome::DROPPED => Outcome::Dropped(drop_reason(event.reason)?),
             outcome::UNMATCHED => Outcome::Unmatched,
+            outcome::HANDED_OVER => Outcome::HandedOver,
             _ => return None,
         };
         let snap =

@@ -121,6 +121,7 @@ impl Loaded {
                 eam,
                 state: stateful.map(|stateful| &*stateful.maps).zip(nat64.as_ref()),
                 tunnels: tunnels.map(|tunnels| &*tunnels.maps).zip(softwire.as_ref()),
+                gates: stateful.and_then(Stateful::gates),
                 pods: None,
                 counters: None,
                 trace: None,
@@ -299,6 +300,7 @@ fn counted(at: usize) -> Option<Option<Outcome>> {
         "drops" => Some(number().and_then(drop_reason).map(Outcome::Dropped)),
         "passed_on" => Some(number().and_then(PassReason::from_number).map(Outcome::PassedOn)),
         "unmatched" => Some(Some(Outcome::Unmatched)),
+        "handed_over" => Some(Some(Outcome::HandedOver)),
         _ => None,
     }
 }

@@ -37,6 +37,9 @@ state_maps! {
     SubscriberHeads = "nat64_subscriber";
 }
 
+/// Name of the map of a cluster's gates.
+pub(crate) const GATES: &str = "nat64_gates";
+
 /// Makes of libbpf's error about a map this crate's.
 pub(crate) fn failed(
     operation: &'static str,

@@ -17,6 +17,7 @@ use crate::abi::{
 use crate::capture::captured;
 use crate::convert::fw_eam;
 use crate::error::io_error;
+use crate::maps::GATES;
 use crate::program::{CONSTANTS, ObjectFile, Program};
 use crate::state_maps::MARKS;
 use crate::{Error, Result, SoftwireMaps, StateMaps, maps, sys};
@@ -35,6 +36,8 @@ pub(crate) struct Request<'a> {
     pub(crate) eam: Option<&'a [Eam]>,
     /// Tables, and what the programs know of them.
     pub(crate) state: Option<(&'a StateMaps, &'a FwNat64Config)>,
+    /// In a cluster: which packets may be translated.
+    pub(crate) gates: Option<BorrowedFd<'a>>,
     /// The bindings of softwires, and what the programs know of them.
     pub(crate) tunnels: Option<(&'a SoftwireMaps, &'a FwSoftwireConfig)>,
     /// The entries of pods.
@@ -217,6 +220,10 @@ fn set_maps(object: &mut OpenObject, request: Request<'_>) -> libbpf_rs::Result<
                     map.reuse_fd(maps.map(bindings).ok_or_else(not_found)?)?;
                 }
             }
+            GATES => match request.gates {
+                Some(gates) => map.reuse_fd(gates)?,
+                None => map.set_autocreate(false)?,
+            },
             state if state.starts_with("nat64_") => match request.state {
                 Some((maps, _)) => match maps.map(state) {
                     Some(found) => map.reuse_fd(found)?,

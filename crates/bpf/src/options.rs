@@ -1,11 +1,12 @@
 //! Options beside the translator's configuration.
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use fordway_xlat::nat64::Settings;
 
-use crate::{SoftwireMaps, StateMaps};
+use crate::{ShardGates, SoftwireMaps, StateMaps};
 
 /// Where the programs are attached. Numbers are interface indices in the calling thread's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +108,14 @@ pub struct Stateful {
     pub settings: Settings,
     /// The tables; the user engine works on the same.
     pub maps: Arc<StateMaps>,
+    /// In a cluster: the words of the settings' shards.
+    pub gates: Option<Arc<ShardGates>>,
+}
+
+impl Stateful {
+    pub(crate) fn gates(&self) -> Option<BorrowedFd<'_>> {
+        self.gates.as_ref().map(|gates| gates.map())
+    }
 }
 
 impl Options {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
 use crate::error::io_error;
-use crate::maps::StateMap;
+use crate::maps::{GATES, StateMap};
 use crate::{Error, Place, Program, Result, Unsupported, sys};
 
 /// Where BPF objects are pinned on every distribution.
@@ -36,6 +36,8 @@ pub(crate) enum Pin {
     Program(Program),
     /// A table of stateful translation.
     State(StateMap),
+    /// In a cluster: which packets may be translated.
+    Gates,
     /// Left by a process that was killed while it pinned.
     Unfinished,
 }
@@ -62,6 +64,7 @@ impl Pin {
             Pin::Layout(version) => format!("layout-{version}"),
             Pin::Program(program) => format!("program-{}", program.name()),
             Pin::State(state) => state.name().to_owned(),
+            Pin::Gates => GATES.to_owned(),
             Pin::Unfinished => UNFINISHED.to_owned(),
         }
     }
@@ -90,6 +93,7 @@ impl Pin {
                 program.map(Pin::Program)
             }
             [UNFINISHED] => Some(Pin::Unfinished),
+            [GATES] => Some(Pin::Gates),
             [name] => StateMap::ALL.into_iter().find(|state| state.name() == name).map(Pin::State),
             _ => None,
         }
@@ -346,6 +350,7 @@ mod tests {
             Pin::Layout(2),
             Pin::Program(Program::UplinkIngress),
             Pin::State(StateMap::Bib6),
+            Pin::Gates,
             Pin::Unfinished,
         ] {
             assert_eq!(Pin::parse(&pin.name()), Some(pin));

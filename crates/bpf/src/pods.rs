@@ -191,6 +191,7 @@ impl Pods {
             eam: None,
             state: None,
             tunnels: None,
+            gates: None,
             pods: Some(self.map.as_fd()),
             counters: None,
             trace: None,

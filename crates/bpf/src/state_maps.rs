@@ -201,11 +201,12 @@ impl StateMaps {
         Ok(StateMaps { maps, tables: Tables(tables), marks: OnceLock::new() })
     }
 
-    /// Removes the pins of tables in the folder `pins`, and with them the tables, unless they are in use. The folder is
-    /// removed if it is empty then.
+    /// Removes the pins of tables in the folder `pins`, and of a cluster's gates; and with the pins what they hold, unless it is
+    /// in use. The folder is removed if it is empty then.
     pub fn discard(pins: &Path) -> Result<()> {
         let pins = Pins::at(pins);
         remove(&pins)?;
+        pins.remove(Pin::Gates)?;
         let _ = pins.remove_folder();
         Ok(())
     }

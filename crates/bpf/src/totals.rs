@@ -25,6 +25,8 @@ pub struct Totals {
     pub tagged: u64,
     /// Direct forwarding: packets that programs have translated and the host's stack had to route.
     pub routed: u64,
+    /// Packets of shards that other gateways of the cluster own, handed over to them.
+    pub handed_over: u64,
     /// Packets whose translation was timed.
     pub measured_packets: u64,
     /// How long these took, in nanoseconds.
@@ -48,6 +50,7 @@ impl Default for Totals {
             elsewhere: 0,
             tagged: 0,
             routed: 0,
+            handed_over: 0,
             measured_packets: 0,
             measured_ns: 0,
             trace_lost: 0,

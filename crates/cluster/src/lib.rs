@@ -37,4 +37,4 @@ pub use record::{
     RecordKey, Revision, ShardRecord, Status, Step, Value, decode, encode,
 };
 pub use settings::{Fencing, Settings, Timing, WrongTiming};
-pub use shard::{MAX_SHARDS, PartLayout, Shard, ShardMap, WrongShards};
+pub use shard::{MAX_SHARDS, Shard, ShardMap, WrongShards};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use fordway_xlat::nat64::{Partition, Range};
+use fordway_xlat::nat64::{Division, Part, Partition, Range};
 use fordway_xlat::steps::mix;
 use ipnet::{Ipv4Net, Ipv4Subnets};
 use serde::{Deserialize, Serialize};
@@ -29,55 +29,13 @@ pub enum WrongShards {
     Prefix(u8),
 }
 
-/// A range of a pool, as kernel programs read it (32 octets, the host's byte order).
-///
-/// The pool's addresses are cut into slots, numbered over all of the pool's ranges: whole addresses, or aligned ranges
-/// of 2^`shift` ports of each. Slot `n` of `slots` belongs to shard `n * shards / slots`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct PartLayout {
-    /// The first address.
-    pub first: u32,
-    /// The last address.
-    pub last: u32,
-    /// Slots of the pool.
-    pub slots: u32,
-    /// The number of this range's first slot.
-    pub base: u32,
-    /// The first port.
-    pub low: u16,
-    /// The last port.
-    pub high: u16,
-    /// A slot has 2^`shift` ports; 16: all.
-    pub shift: u8,
-    /// Zero.
-    pub reserved: [u8; 11],
-}
-
-const _: () = assert!(size_of::<PartLayout>() == 32);
-
-impl PartLayout {
-    fn per_address(&self) -> u32 {
-        (u32::from(self.high) >> self.shift) - (u32::from(self.low) >> self.shift) + 1
-    }
-
-    fn contains(&self, v4: Ipv4Addr, port: u16) -> bool {
-        (self.first..=self.last).contains(&v4.to_bits()) && (self.low..=self.high).contains(&port)
-    }
-
-    fn slot(&self, v4: Ipv4Addr, port: u16) -> u32 {
-        let place = (u32::from(port) >> self.shift) - (u32::from(self.low) >> self.shift);
-        self.base + (v4.to_bits() - self.first) * self.per_address() + place
-    }
-}
-
 /// Whose shard a packet is.
 #[derive(Clone, Debug)]
 pub struct ShardMap {
     shards: u16,
     key: [u64; 2],
     subscriber_len: u8,
-    pools: Vec<Vec<PartLayout>>,
+    pools: Vec<Vec<Part>>,
 }
 
 impl ShardMap {
@@ -125,12 +83,11 @@ impl ShardMap {
         Some(self.of_slot(part, part.slot(v4, port)))
     }
 
-    fn of_slot(&self, part: &PartLayout, slot: u32) -> Shard {
+    fn of_slot(&self, part: &Part, slot: u32) -> Shard {
         Shard((u64::from(slot) * u64::from(self.shards) / u64::from(part.slots)) as u16)
     }
 
-    /// All ranges, for kernel programs.
-    pub fn parts(&self) -> impl Iterator<Item = &PartLayout> {
+    fn parts(&self) -> impl Iterator<Item = &Part> {
         self.pools.iter().flatten()
     }
 
@@ -194,7 +151,7 @@ impl ShardMap {
     /// Whether no other shard has ports of a range's addresses, of this pool or another.
     fn has_all(&self, pool: usize, range: &Range) -> bool {
         let (first, last) = (range.first.to_bits(), range.last.to_bits());
-        let shares = |part: &&PartLayout| part.first <= last && first <= part.last;
+        let shares = |part: &&Part| part.first <= last && first <= part.last;
         let here = self.pools[pool].iter().filter(shares);
         let alone = here.clone().count() == 1 && self.parts().filter(shares).count() == 1;
         alone
@@ -222,16 +179,20 @@ impl Partition for ShardMap {
     fn ranges(&self, pool: usize, shard: u16) -> Vec<Range> {
         ShardMap::ranges(self, pool, Shard(shard))
     }
+
+    fn division(&self) -> Option<Division> {
+        Some(Division { key: self.key, parts: self.parts().copied().collect() })
+    }
 }
 
 /// The largest slots of which every shard gets one. `None`: there are fewer ports than shards.
-fn divide(shards: u16, ranges: &[Range]) -> Option<Vec<PartLayout>> {
+fn divide(shards: u16, ranges: &[Range]) -> Option<Vec<Part>> {
     (0..=16_u8).rev().find_map(|shift| {
         let mut base = 0_u64;
         let parts: Vec<_> = ranges
             .iter()
             .map(|range| {
-                let part = PartLayout {
+                let part = Part {
                     first: range.first.to_bits(),
                     last: range.last.to_bits(),
                     slots: 0,
@@ -239,14 +200,13 @@ fn divide(shards: u16, ranges: &[Range]) -> Option<Vec<PartLayout>> {
                     low: range.low,
                     high: range.high,
                     shift,
-                    reserved: [0; 11],
                 };
                 base += u64::from(range.addresses()) * u64::from(part.per_address());
                 part
             })
             .collect();
         let slots = u32::try_from(base).ok().filter(|slots| *slots >= shards.into())?;
-        Some(parts.into_iter().map(|part| PartLayout { slots, ..part }).collect())
+        Some(parts.into_iter().map(|part| Part { slots, ..part }).collect())
     })
 }
 

@@ -6,6 +6,7 @@
 //! | `channel` | messages between gateways: TLS 1.3, both sides with certificates |
 //! | `data_path` | what translates, as a member sees it |
 //! | `tables` | the NAT64 tables of an engine as a data path |
+//! | `owners` | who owns each shard, for those who hand packets over |
 //! | `announced` | the same, with routes that a routing daemon redistributes |
 //! | `member` | gives the protocol what has happened, and does what it wants |
 //!
@@ -16,6 +17,7 @@ mod announced;
 mod channel;
 mod data_path;
 mod member;
+mod owners;
 mod store;
 mod tables;
 
@@ -23,5 +25,6 @@ pub use announced::{Announced, Announcement, METRIC_SHARED};
 pub use channel::{ChannelError, ChannelSettings, PeerSettings};
 pub use data_path::{Change, DataPath};
 pub use member::{Ended, Error, Handle, Member, MemberSettings, Overview};
+pub use owners::Owners;
 pub use store::{Login, StoreError, StoreSettings};
-pub use tables::{Owners, Tables, TablesError, TablesSettings};
+pub use tables::{Tables, TablesError, TablesSettings};

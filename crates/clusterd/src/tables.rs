@@ -4,10 +4,8 @@
 //! One thread scans the tables for what has changed ([`Replica`]). Each call of the member waits for it for at most a
 //! millisecond, and for the sweeper for at most one of its chunks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::atomic::AtomicU16;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -21,6 +19,7 @@ use fordway_xlat::nat64::{Nat64, Shards, Sweeper};
 use tokio::sync::Notify;
 
 use crate::data_path::{Change, DataPath};
+use crate::owners::{Owners, TOLD};
 
 /// From the beginning of a scan to that of the next, at least.
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -59,8 +58,10 @@ struct Stopping {
 
 /// What a stop waits for.
 enum Stage {
-    /// Packets that had begun.
+    /// Packets that had begun in the engine's threads.
     Bursts(Grace),
+    /// Packets that had begun in programs.
+    Programs,
     /// The rest of a scan that had begun before that.
     Rest,
     /// A whole scan; how many there were before, and whether this one has told something of the shard.
@@ -80,6 +81,8 @@ struct State {
     begun: Instant,
     spent: Duration,
     stats: TablesStats,
+    /// Shards that are another gateway's since a moment ago: when programs may hand over to it.
+    ways: Vec<(Instant, Shard, Member)>,
     is_over: bool,
 }
 
@@ -98,34 +101,6 @@ pub struct Tables {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Who owns each shard, for those who hand packets over.
-#[derive(Debug)]
-pub struct Owners(Vec<AtomicU16>);
-
-/// No number of a gateway's: nobody is known to own the shard.
-const NOBODY: u16 = u16::MAX;
-
-impl Owners {
-    /// Of so many shards nothing is known.
-    #[must_use]
-    pub fn unknown(shards: u16) -> Owners {
-        Owners((0..shards).map(|_| AtomicU16::new(NOBODY)).collect())
-    }
-
-    /// The owner of a shard, as far as is known.
-    #[must_use]
-    pub fn of(&self, shard: u16) -> Option<Member> {
-        let owner = self.0.get(usize::from(shard))?.load(Relaxed);
-        (owner != NOBODY).then_some(Member(owner))
-    }
-
-    fn set(&self, shard: Shard, owner: Member) {
-        if let Some(known) = self.0.get(usize::from(shard.0)) {
-            known.store(owner.0, Relaxed);
-        }
-    }
-}
-
 /// What an engine's tables are told with, and what they tell others.
 #[derive(Clone, Debug)]
 pub struct TablesSettings {
@@ -137,6 +112,10 @@ pub struct TablesSettings {
     pub owners: Arc<Owners>,
     /// Told what each scan has found.
     pub stats: Arc<SharedTablesStats>,
+    /// Interfaces from which packets that programs hand over to other gateways arrive, by their indices.
+    pub ways: BTreeMap<Member, u32>,
+    /// Waits until programs in the kernel, which change the tables as well, have ended that run now. `None`: there are none.
+    pub programs: Option<fn()>,
 }
 
 /// Takes a change to the others.
@@ -167,17 +146,46 @@ impl Shared {
         let mut state = self.lock();
         while !state.is_over {
             let pause = self.stretch(&mut state);
+            let pause = pause.min(self.open_ways(&mut state));
             if !state.changes.is_empty() {
                 self.settings.wake.notify_one();
             }
             let waited = self.called.wait_timeout(state, pause);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.look_at_bursts();
+            if state.waits_for_programs() {
+                drop(state);
+                self.wait_for_programs();
+                state = self.lock();
+                state.end_programs();
+            }
+        }
+    }
+
+    /// Opens the ways that are due. Gives when to come again, at the latest.
+    fn open_ways(&self, state: &mut State) -> Duration {
+        let now = Instant::now();
+        for (_, shard, owner) in state.ways.extract_if(.., |(due, ..)| *due <= now) {
+            if self.settings.owners.of(shard.0) == Some(owner) {
+                self.open_way(shard, owner);
+            }
+        }
+        let next = state.ways.iter().map(|(due, ..)| due.saturating_duration_since(now));
+        next.min().unwrap_or(Duration::MAX)
+    }
+
+    fn open_way(&self, shard: Shard, owner: Member) {
+        self.shards.set_way(shard.0, self.settings.ways.get(&owner).copied().unwrap_or(0));
+    }
+
+    fn wait_for_programs(&self) {
+        if let Some(wait) = self.settings.programs {
+            wait();
         }
     }
 
     /// Scans for a stretch. Gives how long to pause.
     fn stretch(&self, state: &mut State) -> Duration {
-        state.look_at_bursts();
         let begun = Instant::now();
         if !state.is_scanning {
             state.begun = begun;
@@ -250,6 +258,9 @@ impl Shared {
         while grace.as_mut().is_some_and(|it| !it.is_over()) {
             thread::sleep(SOON);
         }
+        if grace.is_some() {
+            self.wait_for_programs();
+        }
         self.let_go(state, shard, stopping.map(|it| it.ticket));
     }
 }
@@ -261,6 +272,19 @@ impl State {
             if let Stage::Bursts(grace) = &mut it.stage
                 && grace.is_over()
             {
+                it.stage = Stage::Programs;
+            }
+        }
+    }
+
+    fn waits_for_programs(&self) -> bool {
+        self.stopping.iter().any(|it| matches!(it.stage, Stage::Programs))
+    }
+
+    /// Programs have ended that had begun when [`State::look_at_bursts`] was called last.
+    fn end_programs(&mut self) {
+        for it in &mut self.stopping {
+            if let Stage::Programs = it.stage {
                 it.stage = if self.is_scanning { Stage::Rest } else { Stage::Scan(0, false) };
             }
         }
@@ -278,6 +302,7 @@ impl State {
         for it in &mut self.stopping {
             it.stage = match std::mem::replace(&mut it.stage, Stage::Done) {
                 Stage::Bursts(grace) => Stage::Bursts(grace),
+                Stage::Programs => Stage::Programs,
                 Stage::Rest => Stage::Scan(0, false),
                 Stage::Scan(scans, true) if scans + 1 < SCANS => Stage::Scan(scans + 1, false),
                 Stage::Scan(..) | Stage::Done => Stage::Done,
@@ -314,6 +339,7 @@ impl Tables {
             begun: Instant::now(),
             spent: Duration::ZERO,
             stats: TablesStats::default(),
+            ways: Vec::new(),
             is_over: false,
         });
         let shared = Arc::new(Shared { engine, shards, settings, state, called: Condvar::new() });
@@ -336,16 +362,31 @@ impl Drop for Tables {
 }
 
 impl DataPath for Tables {
-    /// The user engine's tables end with its process.
+    /// Tables that programs in the kernel change outlive a process.
     fn loaded(&mut self) -> Vec<(Shard, u64, Vec<Record>)> {
-        Vec::new()
+        let (shared, mut loaded) = (&self.shared, BTreeMap::<u16, Vec<Record>>::new());
+        // Those of the earlier process have no lease any more.
+        shared.wait_for_programs();
+        let mut tell = |change: replica::Change<'_>| {
+            let record = Record { key: change.key, value: change.value.map(Into::into) };
+            loaded.entry(change.shard).or_default().push(record);
+        };
+        let mut state = shared.lock();
+        shared.with(|nat, sweeper, now| state.replica.load(nat, sweeper, now, &mut tell));
+        for shard in 0..shared.shards.number() {
+            if shared.shards.epoch(shard) != 0 {
+                loaded.entry(shard).or_default();
+            }
+        }
+        let with_epoch = |(shard, records)| (Shard(shard), shared.shards.epoch(shard), records);
+        loaded.into_iter().map(with_epoch).collect()
     }
 
     fn lease(&mut self, until: Nanos) {
         self.shared.shards.lease(Duration::from_nanos(until));
     }
 
-    fn translate(&mut self, shard: Shard, _epoch: u64, is_quiet: bool) {
+    fn translate(&mut self, shard: Shard, epoch: u64, is_quiet: bool) {
         let shared = &self.shared;
         let mut state = shared.lock();
         // A move that was given up.
@@ -360,6 +401,7 @@ impl DataPath for Tables {
                 replica.take_over(nat, sweeper, now, shard.0, &mut tell);
             });
         }
+        shared.shards.set_epoch(shard.0, epoch);
         shared.shards.enable(shard.0, is_quiet.then(|| boottime::now() + QUIET));
         if !state.changes.is_empty() {
             shared.settings.wake.notify_one();
@@ -367,7 +409,12 @@ impl DataPath for Tables {
     }
 
     fn owner(&mut self, shard: Shard, owner: Member) {
-        self.shared.settings.owners.set(shard, owner);
+        if self.shared.settings.owners.set(shard, owner) {
+            let due = Instant::now() + TOLD;
+            self.shared.lock().ways.push((due, shard, owner));
+        } else {
+            self.shared.open_way(shard, owner);
+        }
     }
 
     fn changes(&mut self) -> Vec<Change> {
@@ -387,6 +434,7 @@ impl DataPath for Tables {
     fn clear(&mut self, shard: Shard) {
         let mut state = self.shared.lock();
         self.shared.settle(&mut state, shard);
+        self.shared.shards.set_epoch(shard.0, 0);
         state.take_forgotten(shard);
         self.shared.with(|nat, sweeper, _| state.replica.clear(nat, sweeper, shard.0));
     }
@@ -394,6 +442,7 @@ impl DataPath for Tables {
     fn apply(&mut self, shard: Shard, records: &[Record]) {
         let mut state = self.shared.lock();
         self.shared.settle(&mut state, shard);
+        self.shared.shards.set_epoch(shard.0, 0);
         let State { replica, forgotten, .. } = &mut *state;
         self.shared.with(|nat, sweeper, now| {
             for Record { key, value } in records {

@@ -96,6 +96,9 @@ pub struct KernelStats {
     /// known, or the packet was too long, or its route led elsewhere than out of a device.
     #[serde(default)]
     pub routed: u64,
+    /// Packets whose shard another gateway of the cluster owns, handed over to it.
+    #[serde(default)]
+    pub handed_over: u64,
     /// Packets whose time was taken.
     pub measured_packets: u64,
     /// That time, in nanoseconds.
@@ -111,6 +114,7 @@ impl KernelStats {
             v4_to_v6: self.v4_to_v6,
             v6_to_v4: self.v6_to_v4,
             drops: self.drops.clone(),
+            handed_over: self.handed_over,
             ..Totals::default()
         }
     }

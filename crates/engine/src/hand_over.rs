@@ -16,4 +16,8 @@ pub trait HandOver: Send + Sync + fmt::Debug {
     /// one; an IPv4 datagram whose fragments were reassembled here is whole, at most 65,535 octets, without DF, for the
     /// kernel to fragment. The kernel decrements the hop limit.
     fn hand_over(&self, queue: usize, shard: u16, header: &VnetHeader, packet: &[u8]) -> bool;
+
+    /// Whether this gateway owns `shard`, as far as is known, or has owned it until a moment ago. If so, and the shard is not
+    /// translated here, it is between two owners: its packets wait in the engine, for at most 100 ms.
+    fn is_own(&self, shard: u16) -> bool;
 }

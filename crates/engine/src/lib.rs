@@ -20,6 +20,7 @@ mod counters;
 mod current;
 mod fragments;
 mod hand_over;
+mod held;
 mod idle;
 mod offload;
 mod placement;
@@ -216,6 +217,7 @@ pub fn start(
             unbound: unbound.clone(),
             unchecked: unchecked.clone(),
             hand_over: hand_over.clone(),
+            held: held::Held::default(),
             whole: Vec::new(),
             tended: Duration::ZERO,
         };

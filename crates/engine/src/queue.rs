@@ -21,6 +21,7 @@ use crate::counters::{IoError, QueueCounters, Sent};
 use crate::current::Follower;
 use crate::fragments::Fragments;
 use crate::hand_over::HandOver;
+use crate::held::{self, Held, Waiting};
 use crate::idle::{Idle, Pace};
 use crate::placement::Placement;
 use crate::quiescence::Bursts;
@@ -62,6 +63,8 @@ pub(crate) struct Worker {
     pub(crate) unbound: Option<Unbound>,
     pub(crate) unchecked: Option<Unchecked>,
     pub(crate) hand_over: Option<Arc<dyn HandOver>>,
+    /// Packets of shards that are between two owners.
+    pub(crate) held: Held,
     /// Where packets become whole; empty until there is a fragment.
     pub(crate) whole: Vec<u8>,
     /// When the thread last did what is due by time.
@@ -79,6 +82,12 @@ enum Burst {
 impl Worker {
     /// Runs until it is told to stop, or the interface goes.
     pub(crate) fn run(mut self) -> Result<(), Error> {
+        let result = self.serve();
+        (0..self.held.len()).for_each(|_| self.counters.core.drop(DropReason::OtherShard));
+        result
+    }
+
+    fn serve(&mut self) -> Result<(), Error> {
         let mut buffer = vec![0u8; BUFFER];
         let mut idle = Idle::default();
         loop {
@@ -95,7 +104,10 @@ impl Worker {
                 Burst::Empty => {}
             }
             let before = Instant::now();
-            let timeout = self.core.get().keeps_packets().then_some(TEND);
+            let timeout = match self.held.len() {
+                0 => self.core.get().keeps_packets().then_some(TEND),
+                _ => Some(held::LOOK),
+            };
             let ready = self.queue.wait(self.stop.waker(), timeout).map_err(|e| self.error(e))?;
             if ready.woken {
                 return Ok(());
@@ -116,7 +128,7 @@ impl Worker {
         let now = monotonic();
         self.core.follow();
         self.bursts.begin();
-        let mut result = self.receive(buffer, now);
+        let mut result = self.go_on(buffer, now).and_then(|()| self.receive(buffer, now));
         if result.is_ok() && now >= self.tended + TEND {
             self.tended = now;
             result = self.tend(buffer, now).and(result);
@@ -248,6 +260,11 @@ impl Worker {
         verdict: Verdict,
     ) -> Result<(), Error> {
         self.counters.core.suppress(self.state.take_suppressed());
+        if let Verdict::Elsewhere(shard) = verdict
+            && self.hold(&packet, shard)
+        {
+            return Ok(());
+        }
         let sent = match verdict {
             Verdict::Forward if packet.is_split() => self.send_fragments(&packet)?,
             Verdict::Forward | Verdict::Reply(_) => self.send(&mut packet)?,
@@ -327,6 +344,37 @@ impl Worker {
     fn may_leave(&self) -> Result<(), DropReason> {
         let shards = self.core.get().shards();
         shards.map_or(Ok(()), |shards| shards.let_leave(&self.state, boottime()))
+    }
+
+    /// Whether a shard is this gateway's by the store, but is not translated here: not any more, or not yet.
+    fn is_between_owners(&self, shard: u16) -> bool {
+        let is_own = self.hand_over.as_ref().is_some_and(|to| to.is_own(shard));
+        is_own && self.core.get().shards().is_some_and(|shards| !shards.is_enabled(shard))
+    }
+
+    /// Keeps a packet whose shard is between two owners. `false`: it is not, or there is no room.
+    fn hold(&mut self, packet: &Packet<'_>, shard: u16) -> bool {
+        if !self.is_between_owners(shard) {
+            return false;
+        }
+        let header = offload::to_vnet(&packet.offload);
+        let until = monotonic() + held::PATIENCE;
+        self.held.push(Waiting { shard, header, packet: packet.bytes().into(), until })
+    }
+
+    /// Packets whose shard has an owner now are taken through, in their order; what has waited for too long is dropped.
+    fn go_on(&mut self, buffer: &mut [u8], now: Duration) -> Result<(), Error> {
+        for _ in 0..self.held.len() {
+            let Some(it) = self.held.pop() else { break };
+            if !self.is_between_owners(it.shard) {
+                let len = it.packet.len();
+                buffer[START..START + len].copy_from_slice(&it.packet);
+                self.packet(buffer, it.header, len, now)?;
+            } else if now >= it.until || !self.held.push(it) {
+                self.counters.core.drop(DropReason::OtherShard);
+            }
+        }
+        Ok(())
     }
 
     /// A packet for another gateway of the cluster.

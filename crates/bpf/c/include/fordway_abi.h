@@ -11,7 +11,7 @@
 #define FORDWAY_ABI_H
 
 /* Changes whenever a map's layout changes. */
-#define FW_ABI_VERSION 4
+#define FW_ABI_VERSION 5
 
 #define FW_MAX_POOL6 16
 /* Explicit mappings that lie in the configuration itself; more go into the maps. */
@@ -123,6 +123,7 @@ enum fw_pass_reason {
 	FW_PASS_SOFTWIRE_ECN = 26,	/* a congestion mark that its sender would not understand */
 	FW_PASS_SOFTWIRE_FRAGMENT = 27,	/* a fragment, to be reassembled first */
 	FW_PASS_ALG = 28,		/* an ALG may inspect its connection */
+	FW_PASS_SHARD = 29,		/* of another gateway's shard, or the lease is over */
 	FW_PASS_COUNT
 };
 
@@ -137,6 +138,7 @@ enum fw_outcome {
 	FW_PASSED_ON = 2,
 	FW_DROPPED = 3,
 	FW_UNMATCHED = 4,	/* none of the translator's (uplink, xdp) */
+	FW_HANDED_OVER = 5,	/* of another gateway of the cluster */
 };
 
 enum fw_udp_checksum_zero {
@@ -276,8 +278,10 @@ struct fw_counters {
 	__u64 tagged;
 	/* Direct forwarding: packets that the program has translated and the stack has to route. */
 	__u64 routed;
+	/* In a cluster: packets for other gateways. */
+	__u64 handed_over;
 };
-_Static_assert(sizeof(struct fw_counters) == 48 + 1024 + 256 + 56 + 48 + 24, "fw_counters");
+_Static_assert(sizeof(struct fw_counters) == 48 + 1024 + 256 + 56 + 48 + 32, "fw_counters");
 
 #define FW_POD_NAME 96
 

@@ -228,6 +228,40 @@ struct fw_pool4_range {
 };
 _Static_assert(sizeof(struct fw_pool4_range) == 12, "fw_pool4_range");
 
+/* A range of a pool, and how shards of a cluster share it: Part of the core. */
+struct fw_part {
+	__u32 first;
+	__u32 last;
+	/* Of the whole pool, and before this range. */
+	__u32 slots;
+	__u32 base;
+	__u16 low;
+	__u16 high;
+	/* A slot is 1 << shift ports of an address. */
+	__u8 shift;
+	__u8 reserved[11];
+};
+_Static_assert(sizeof(struct fw_part) == 32, "fw_part");
+
+/* Shards of a cluster at most. */
+#define FW_MAX_SHARDS 1024
+
+/* The only entry of `nat64_gates`: which packets may be translated. Nanoseconds of CLOCK_BOOTTIME. */
+struct fw_gates {
+	/* Until when; 0: none. */
+	__u64 lease;
+	struct fw_gate {
+		/* From when on programs translate the shard's; all ones: never. */
+		__u64 from;
+		/* For the next process: in which it was owned. */
+		__u64 epoch;
+		/* Where packets of another gateway's shard arrive from, to be routed to that gateway: an interface. 0: the user
+		 * engine knows. */
+		__u64 way;
+	} shards[FW_MAX_SHARDS];
+};
+_Static_assert(sizeof(struct fw_gates) == 8 + 24 * FW_MAX_SHARDS, "fw_gates");
+
 enum fw_nat64_mode {
 	FW_NAT64_NONE = 0,
 	FW_NAT64_STATEFUL = 1,
@@ -266,7 +300,14 @@ struct fw_nat64_config {
 	/* Of tests: the time is what fw_nat64_meta says, and does not pass by itself. */
 	__u8 clock_stands;
 	__u8 reserved[2];
+	/* Shards of the cluster; 0: there is none. */
+	__u32 shards;
+	/* Entries of `parts`. */
+	__u32 part_count;
+	/* By which subscribers are divided. */
+	__u64 shard_key[2];
+	struct fw_part parts[FW_MAX_POOL4];
 };
-_Static_assert(sizeof(struct fw_nat64_config) == 104 + 12 * FW_MAX_POOL4, "fw_nat64_config");
+_Static_assert(sizeof(struct fw_nat64_config) == 128 + 44 * FW_MAX_POOL4, "fw_nat64_config");
 
 #endif

@@ -36,7 +36,7 @@ fn structures() -> Vec<Structure> {
     }
     structures!(
         FwPool6 FwEam FwEamKey4 FwEamKey6 FwConfig FwDirectionCounters FwCounters FwEvent FwPool4Range
-        FwVirtualMac FwPod FwNat64Config FwSoftwireConfig FwSoftwireAddress FwSoftwireKey FwSoftwireTunnel FwSoftwireHere
+        FwVirtualMac FwPod FwPart FwNat64Config FwSoftwireConfig FwSoftwireAddress FwSoftwireKey FwSoftwireTunnel FwSoftwireHere
         FwPathTotals
     )
 }
@@ -221,6 +221,7 @@ fn numbers_are_as_in_the_header() {
         ("FW_PASSED_ON", u32::from(outcome::PASSED_ON)),
         ("FW_DROPPED", u32::from(outcome::DROPPED)),
         ("FW_UNMATCHED", u32::from(outcome::UNMATCHED)),
+        ("FW_HANDED_OVER", u32::from(outcome::HANDED_OVER)),
     ];
     assert_eq!(enumeration("fw_outcome"), named(&outcomes));
 
@@ -240,6 +241,7 @@ fn numbers_are_as_in_the_header() {
         ("FW_POD_NAME", POD_NAME),
         ("FW_TRACE_SNAP", TRACE_SNAP),
         ("FW_MAX_POOL4", MAX_POOL4),
+        ("FW_MAX_SHARDS", MAX_SHARDS),
         ("FW_LEFT_PORTS", LEFT_PORTS),
         ("FW_NAT64_LAYOUT", layout::LAYOUT as usize),
         ("FW_NAT64_LAYOUT_PERMISSIONS", layout::LAYOUT_PERMISSIONS as usize),

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use fordway_xlat::Config;
 use fordway_xlat::addr::EamTable;
-use fordway_xlat::nat64::{Addresses, Filtering, Memory, Settings};
+use fordway_xlat::nat64::{Addresses, Division, Filtering, Memory, Part, Settings, Shards};
 
-use crate::abi::{Abi, FwNat64Config, FwPool4Range, LEFT_PORTS, MAX_POOL4, nat64_mode};
+use crate::abi::{Abi, FwNat64Config, FwPart, FwPool4Range, LEFT_PORTS, MAX_POOL4, nat64_mode};
 use crate::{Result, Stateful, Unsupported};
 
 /// The configuration as far as it counts: explicit mappings have no meaning for stateful translation.
@@ -21,7 +21,7 @@ pub(crate) fn relevant<'a>(config: &'a Config, stateful: Option<&Stateful>) -> C
 
 /// The programs' configuration of stateful translation.
 pub(crate) fn convert_stateful(stateful: &Stateful) -> Result<FwNat64Config> {
-    let Stateful { settings, maps } = stateful;
+    let Stateful { settings, maps, gates } = stateful;
     let meta = maps.regions().meta;
     let mut fw = FwNat64Config {
         secret: [0, 1].map(|word: usize| meta.secret[word].load(Relaxed)),
@@ -71,7 +71,33 @@ pub(crate) fn convert_stateful(stateful: &Stateful) -> Result<FwNat64Config> {
     if fw.by_mark != 0 {
         maps.keep_marks()?;
     }
+    if let Some(shards) = &settings.shards {
+        divide(&mut fw, shards, gates.is_some())?;
+    }
     Ok(fw)
+}
+
+/// Adds what the programs know of shards.
+fn divide(fw: &mut FwNat64Config, shards: &Shards, has_gates: bool) -> Result<()> {
+    let division = shards.partition().division().filter(|_| has_gates);
+    let Division { key, parts } = division
+        .ok_or_else(|| Unsupported::new("programs can't tell the shards of this cluster"))?;
+    if parts.len() > MAX_POOL4 {
+        let reason = format!(
+            "the kernel engine knows {MAX_POOL4} ranges of a cluster's pool4 at most, and there are {}",
+            parts.len()
+        );
+        let hint = "use engine = \"user\", or fewer ranges";
+        return Err(Unsupported::with_hint(reason, hint).into());
+    }
+    fw.shards = u32::from(shards.number());
+    fw.shard_key = key;
+    fw.part_count = parts.len() as u32;
+    for (slot, part) in fw.parts.iter_mut().zip(parts) {
+        let Part { first, last, slots, base, low, high, shift } = part;
+        *slot = FwPart { first, last, slots, base, low, high, shift, reserved: [0; 11] };
+    }
+    Ok(())
 }
 
 /// The translator's IPv4 transport addresses: the ranges of the pools, whose number is returned, then those that the

@@ -77,6 +77,7 @@ fn the_stack_suffices() {
             eam: None,
             state: None,
             tunnels: None,
+            gates: None,
             pods: None,
             counters: None,
             trace: None,

@@ -238,7 +238,7 @@ impl Wire {
                 assert!(received.is_empty(), "one packet in, several out");
                 (Some(packet), Some(offload))
             }
-            Outcome::Dropped(_) | Outcome::Unmatched => (None, None),
+            Outcome::Dropped(_) | Outcome::Unmatched | Outcome::HandedOver => (None, None),
         };
         assert!(self.tap.receive_all().expect("packets").is_empty(), "{outcome:?}, and more out");
         Some(Passed { outcome, packet, offload })

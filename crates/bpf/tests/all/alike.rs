@@ -29,7 +29,9 @@ pub(crate) fn agree(input: &[u8], core: &oracle::Outcome, made: &Made<'_>) -> Re
             Some(packet) if packet != input => Err(format!("passed on ({reason:?}), but changed")),
             _ => Ok(()),
         },
-        Outcome::Unmatched => Err("the program took it for somebody else's".into()),
+        Outcome::Unmatched | Outcome::HandedOver => {
+            Err("the program took it for somebody else's".into())
+        }
     }
 }
 

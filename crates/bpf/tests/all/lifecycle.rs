@@ -68,7 +68,7 @@ fn counters_of_another_version_go_on() {
         assert_eq!(seen(&before), 2);
         drop(engine);
         // As if an older version had pinned them.
-        for (now, then) in [("counters-tc-4", "counters-tc-0"), ("layout-4", "layout-0")] {
+        for (now, then) in [("counters-tc-5", "counters-tc-0"), ("layout-5", "layout-0")] {
             fs::rename(folder.path().join(now), folder.path().join(then)).unwrap();
         }
         let engine = Accelerator::start(&config(), &options).unwrap();
@@ -89,13 +89,13 @@ fn counters_that_nobody_can_read_begin_anew() {
         drop(Accelerator::start(&config(), &options).unwrap());
         send();
         let path = |name: &str| folder.path().join(name);
-        fs::rename(path("counters-tc-4"), path("counters-tc-9")).unwrap();
+        fs::rename(path("counters-tc-5"), path("counters-tc-9")).unwrap();
         let engine = Accelerator::start(&config(), &options).unwrap();
         assert_eq!(seen(&engine.totals().unwrap()), 0);
         drop(engine);
         // A map of another kind under the name of ours.
-        fs::remove_file(path("counters-tc-4")).unwrap();
-        fs::rename(path("layout-4"), path("counters-tc-4")).unwrap();
+        fs::remove_file(path("counters-tc-5")).unwrap();
+        fs::rename(path("layout-5"), path("counters-tc-5")).unwrap();
         let engine = Accelerator::start(&config(), &options).unwrap();
         send();
         assert_eq!(seen(&engine.totals().unwrap()), 1);

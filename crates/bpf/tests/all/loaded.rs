@@ -121,7 +121,7 @@ fn xdp_leaves_what_state_decides_to_the_stack() {
             let tun = tun();
             std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
             let maps = Arc::new(StateMaps::make(&sizes, [3, 5]).unwrap());
-            let stateful = Some(Stateful { settings, maps });
+            let stateful = Some(Stateful { settings, maps, gates: None });
             let options = TestOptions { tun, stateful, ..TestOptions::default() };
             let mut loaded = Loaded::load(&config(), &[Program::Xdp], &options).unwrap();
             let frame = frame_v4([203, 0, 113, 5].into(), [198, 51, 100, 7].into(), 64);

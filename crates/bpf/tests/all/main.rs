@@ -21,6 +21,7 @@ mod lifecycle;
 mod loaded;
 mod nat64;
 mod pass_rate;
+mod shards;
 mod softwire_live;
 mod uplink;
 mod uplink_devices;

@@ -112,7 +112,8 @@ impl Shared {
     }
 
     fn program(&self) -> Loaded {
-        let stateful = Stateful { settings: self.settings.clone(), maps: Arc::clone(&self.maps) };
+        let (settings, maps) = (self.settings.clone(), Arc::clone(&self.maps));
+        let stateful = Stateful { settings, maps, gates: None };
         let options = TestOptions { stateful: Some(stateful), ..TestOptions::default() };
         Loaded::load(&config(), &[Program::Interface], &options).unwrap()
     }

@@ -153,7 +153,8 @@ impl Pair {
     ) -> Pair {
         let secret = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
         let maps = Arc::new(StateMaps::make(&settings.sizes, secret).expect("maps"));
-        let stateful = Stateful { settings: settings.clone(), maps: Arc::clone(&maps) };
+        let stateful =
+            Stateful { settings: settings.clone(), maps: Arc::clone(&maps), gates: None };
         // All three have one time, whatever the machine does meanwhile.
         let options = TestOptions { stateful: Some(stateful), clock_stands: true, ..options };
         let loaded = Loaded::load(config, &[program], &options)
@@ -232,6 +233,7 @@ impl Pair {
         match outcome {
             Outcome::Translated => Ok(Way::Translated),
             Outcome::Dropped(_) => Ok(Way::Dropped),
+            Outcome::HandedOver => Err("there is no other gateway".into()),
             Outcome::PassedOn(_) | Outcome::Unmatched => {
                 let got = self.beside.translate(packet, mark, self.now);
                 if !is_same(&expected, &got) {

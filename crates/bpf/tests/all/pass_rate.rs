@@ -25,7 +25,7 @@ fn gateway(pass_rate: Option<u32>) -> Loaded {
     };
     let config = Config { pool6: vec!["2001:db8:64::/96".parse().unwrap()], ..Config::default() };
     let maps = Arc::new(StateMaps::make(&sizes, [3, 5]).unwrap());
-    let stateful = Some(Stateful { settings, maps });
+    let stateful = Some(Stateful { settings, maps, gates: None });
     let options = TestOptions { pass_rate, stateful, keep_order: true, ..TestOptions::default() };
     Loaded::load(&config, &[Program::Interface], &options).unwrap()
 }

@@ -73,6 +73,7 @@ impl Tally {
             Outcome::PassedOn(_) => &mut self.passed_on,
             Outcome::Dropped(_) => &mut self.dropped,
             Outcome::Unmatched => &mut self.unmatched,
+            Outcome::HandedOver => panic!("there is no other gateway"),
         } += 1;
     }
 }

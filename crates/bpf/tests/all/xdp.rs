@@ -76,6 +76,7 @@ fn agrees_with_the_core(mode: Mode) {
                     Some(Outcome::PassedOn(_)) => left += 1,
                     Some(Outcome::Dropped(_)) => dropped += 1,
                     Some(Outcome::Unmatched) => unmatched += 1,
+                    Some(Outcome::HandedOver) => panic!("there is no other gateway"),
                 }
                 seen += 1;
             }

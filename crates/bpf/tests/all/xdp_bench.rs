@@ -229,6 +229,7 @@ impl Gateway {
             Outcome::Dropped(_) => {
                 agree(packet, &core, &Made { outcome, packet: None, offload: None })
             }
+            Outcome::HandedOver => Err("there is no other gateway".into()),
             Outcome::PassedOn(_) | Outcome::Unmatched => {
                 let found = self.side(packet).stack.expect("the frame, in the stack");
                 if !same(&found, &frame) {

@@ -3,12 +3,13 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use fordway_cluster::ShardMap;
 use fordway_softwire::Role;
 use fordway_xlat::Config;
 use fordway_xlat::addr::{Eam, EamTable, Pool6};
 use fordway_xlat::nat64::{
-    Addresses, Allocation, Dynamic4, Filtering, Pool, Protocol, Quotas, Range, Settings, Sizes,
-    StaticBib,
+    Addresses, Allocation, Dynamic4, Filtering, Pool, Protocol, Quotas, Range, Settings, Shards,
+    Sizes, StaticBib,
 };
 
 /// A translator.
@@ -68,6 +69,7 @@ pub(crate) fn all() -> Vec<Kind> {
         nat64("nat64 with address-dependent filtering", address_dependent()),
         nat64("nat64 with quotas", quotas()),
         many_prefixes(nat64("nat64 with all of these", all_of_these())),
+        many_prefixes(nat64("nat64 with all of these in a cluster", shared())),
         nat64("nat-pt", nat_pt(true)),
         nat64("napt-pt", nat_pt(false)),
         softwire("softwire of a client", CLIENT, Role::Client),
@@ -162,6 +164,12 @@ fn all_of_these() -> Settings {
         accept_v4_syn: true,
         ..Settings { filtering: Filtering::AddressDependent, ..quotas() }
     }
+}
+
+fn shared() -> Settings {
+    let ranges: Vec<Vec<Range>> = (1..=64).map(|number| pool(number).ranges).collect();
+    let map = ShardMap::new(1024, [5, 7], 56, &ranges).unwrap();
+    Settings { shards: Some(Arc::new(Shards::new(map))), ..all_of_these() }
 }
 
 fn nat_pt(outgoing: bool) -> Settings {

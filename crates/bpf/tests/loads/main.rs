@@ -9,7 +9,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
-use fordway_bpf::{Accelerator, Hook, Options, SoftwireMaps, StateMaps, Stateful, Tunnels};
+use fordway_bpf::{
+    Accelerator, Hook, Options, ShardGates, SoftwireMaps, StateMaps, Stateful, Tunnels,
+};
 use fordway_testhost::can_use_tun;
 use fordway_testkit::sys;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -72,7 +74,9 @@ fn load(kind: &Kind, place: &str) -> Result<(), Failed> {
         State::None => {}
         State::Nat64(settings) => {
             let maps = Arc::new(StateMaps::make(&settings.sizes, [3, 5])?);
-            options.stateful = Some(Stateful { settings: (**settings).clone(), maps });
+            let gates = settings.shards.as_ref().map(|_| ShardGates::new()).transpose()?;
+            let (settings, gates) = ((**settings).clone(), gates.map(Arc::new));
+            options.stateful = Some(Stateful { settings, maps, gates });
         }
         State::Softwire(settings) => {
             let maps = Arc::new(SoftwireMaps::make(settings.role, 64)?);

@@ -178,7 +178,7 @@ fn run_softwire(case: &Case, loaded: &mut Loaded) -> Result<(), String> {
             Outcome::PassedOn(_) => made == step.input,
             Outcome::Translated => matches!(&expected.packets[..], [one] if one == made),
             Outcome::Dropped(reason) => expected.verdict == Verdict::Drop(reason),
-            Outcome::Unmatched => false,
+            Outcome::Unmatched | Outcome::HandedOver => false,
         };
         if !is_right {
             let name = &case.name;

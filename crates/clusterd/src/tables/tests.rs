@@ -1,9 +1,11 @@
 use std::net::Ipv6Addr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use fordway_cluster::ShardMap;
 use fordway_engine::monotonic;
 use fordway_testhost::poll;
-use fordway_xlat::nat64::{Heap, Pool, Protocol, Range, Segment, Settings, Sizes, Tuple};
+use fordway_xlat::nat64::{Heap, Memory, Pool, Protocol, Range, Segment, Settings, Sizes, Tuple};
 use fordway_xlat::{Config, Translator};
 
 use super::*;
@@ -26,13 +28,30 @@ fn host(shard: u16, n: usize) -> Ipv6Addr {
     hosts.filter(|host| map().of_host(*host) == Shard(shard)).nth(n).unwrap()
 }
 
+/// Of programs in the kernel.
+static WAITS: AtomicU32 = AtomicU32::new(0);
+
+fn wait() {
+    WAITS.fetch_add(1, Relaxed);
+}
+
 fn start(nat: &Arc<Nat64>) -> Result<Tables, TablesError> {
     let config = Config { pool6: vec!["64:ff9b::/96".parse().unwrap()], ..Config::default() };
     let translator = Translator::nat64(config, Arc::clone(nat)).unwrap();
     let engine = fordway_engine::Tables::idle(Arc::new(translator).into());
-    let owners = Arc::new(Owners::unknown(SHARDS));
+    let owners = Arc::new(Owners::unknown(Member(0), SHARDS));
     let (wake, stats) = Default::default();
-    Tables::start(engine, TablesSettings { replicated: UDP, wake, owners, stats })
+    Tables::start(
+        engine,
+        TablesSettings {
+            replicated: UDP,
+            wake,
+            owners,
+            stats,
+            ways: BTreeMap::new(),
+            programs: Some(wait),
+        },
+    )
 }
 
 /// Opens a UDP session from a host's port. Whether that was possible.
@@ -57,15 +76,19 @@ struct Gateway {
 
 impl Gateway {
     fn with(sizes: Sizes) -> Gateway {
+        Gateway::of(Shards::new(map()), sizes, &Arc::new(Heap::new(&sizes, [1, 2])))
+    }
+
+    fn of(shards: Shards, sizes: Sizes, heap: &Arc<Heap>) -> Gateway {
         let settings = Settings {
             pools: vec![Pool { ranges: pool(), ..Pool::default() }],
             subscriber_len: 56,
-            shards: Some(Arc::new(Shards::new(map()))),
+            shards: Some(Arc::new(shards)),
             sizes,
             ..Settings::default()
         };
-        let heap = Heap::new(&settings.sizes, [1, 2]);
-        let nat = Arc::new(Nat64::new(settings, Arc::new(heap)).unwrap());
+        let memory = Arc::clone(heap) as Arc<dyn Memory>;
+        let nat = Arc::new(Nat64::new(settings, memory).unwrap());
         let tables = start(&nat).unwrap();
         Gateway { nat, tables }
     }
@@ -242,4 +265,57 @@ fn every_entry_is_told_that_packets_make_meanwhile() {
     owner.told(|all| number(all) == 8 + 2 * usize::from(PORTS));
     assert!(packets.join().unwrap());
     assert_eq!(owner.sessions(), usize::from(PORTS));
+}
+
+#[test]
+fn a_stop_waits_for_programs() {
+    let mut gateway = Gateway::new();
+    gateway.tables.translate(Shard(1), 1, false);
+    let before = WAITS.load(Relaxed);
+    gateway.tables.stop(Shard(1), 5);
+    gateway.told(|all| all.contains(&Change::Stopped(Shard(1), 5)));
+    assert!(WAITS.load(Relaxed) > before);
+}
+
+/// Where tables and words outlive a process, as with programs in the kernel, the next one has what was its own.
+#[test]
+fn the_next_process_knows_what_this_one_has_owned() {
+    let sizes = Sizes { bibs: 64, sessions: 64, subscribers: 16 };
+    let heap = Arc::new(Heap::new(&sizes, [1, 2]));
+    let words: Arc<Box<[AtomicU64]>> =
+        Arc::new((0..=3 * SHARDS).map(|_| AtomicU64::new(0)).collect());
+    let process = || Gateway::of(Shards::with(map(), Arc::clone(&words)), sizes, &heap);
+    let mut first = process();
+    assert_eq!(first.tables.loaded(), []);
+    first.tables.lease(Nanos::MAX);
+    for (shard, epoch) in [(1, 7), (2, 8), (3, 9)] {
+        first.tables.translate(Shard(shard), epoch, false);
+        assert!(first.opens(host(shard, 0), 4000));
+    }
+    let is_told =
+        |all: &[Change]| all.iter().filter_map(records_of).map(|it| it.1.len()).sum::<usize>() == 9;
+    first.told(is_told);
+    let records = [1, 2, 3].map(|shard| first.all_of(shard));
+    // Another gateway's changes: it is not as this one has owned it.
+    first.tables.apply(Shard(3), &[]);
+    drop(first);
+
+    let mut second = process();
+    let shards = Arc::clone(second.nat.settings().shards.as_ref().unwrap());
+    let anybody = (0..SHARDS).any(|it| shards.enter(it, Duration::ZERO).is_ok());
+    assert!(!anybody, "the lease is taken back");
+    let loaded = second.tables.loaded();
+    let known = loaded.iter().map(|(shard, epoch, records)| (shard.0, *epoch, records.len()));
+    assert_eq!(known.collect::<Vec<_>>(), [(1, 7, 3), (2, 8, 3), (3, 0, 3)]);
+    for ((_, _, loaded), mut records) in loaded.into_iter().zip(records) {
+        let mut loaded = loaded;
+        loaded.sort_by_key(|record| record.key);
+        records.sort_by_key(|record| record.key);
+        assert_eq!(loaded, records);
+    }
+    // It goes on with one of them.
+    second.tables.translate(Shard(1), 8, true);
+    assert_eq!(second.sessions(), 3);
+    assert!(second.opens(host(1, 0), 4001));
+    assert!(!second.opens(host(2, 0), 4001));
 }

@@ -9,7 +9,6 @@ use toml::Spanned;
 
 use super::{Cluster, ClusterGateway};
 use crate::diagnostic::Sink;
-use crate::engine::Engine;
 use crate::findings::{duplicates, twice};
 use crate::keys::common::is_kernels;
 use crate::keys::{Places, Read};
@@ -92,7 +91,7 @@ fn shared(draft: &Read<Cluster>, translators: &[Read<Translator>], unread: bool,
     match (all.as_slice(), unread) {
         ([], false) => {
             let message = "[cluster] needs a translator of mode nat64, which its gateways share";
-            let help = "add a [[translator]] with mode = \"nat64\" and engine = \"user\"";
+            let help = "add a [[translator]] with mode = \"nat64\"";
             sink.error(draft.at.span.clone(), message, help);
         }
         ([], true) => {}
@@ -110,11 +109,6 @@ fn shared(draft: &Read<Cluster>, translators: &[Read<Translator>], unread: bool,
 
 fn translator(draft: &Read<Cluster>, shared: &Read<Translator>, sink: &mut Sink) {
     let (at, Some(nat64)) = (&shared.at, shared.value.nat64()) else { return };
-    if shared.value.engine != Engine::User {
-        let message = "`engine`: in a [cluster], programs in the kernel can't translate yet";
-        let span = at.key("engine").unwrap_or_else(|| at.span.clone());
-        sink.error(span, message, "write engine = \"user\"");
-    }
     if let Some(span) = at.key("bib").filter(|_| !nat64.bib.is_empty()) {
         let message = "`bib`: a [cluster] can't have static BIB entries yet: the port and the host may belong to different \
                        shards";

@@ -1,7 +1,7 @@
 //! The engine of a gateway in a cluster: whose shards, until when, and what is another gateway's.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -57,13 +57,23 @@ type Handed = (u16, VnetHeader, Vec<u8>);
 
 /// Takes packets, but none of less than 40 octets.
 #[derive(Debug)]
-struct Peers(Sender<Handed>);
+struct Peers {
+    sender: Sender<Handed>,
+    /// The shard that this gateway owns.
+    own: Arc<AtomicU16>,
+}
 
 impl HandOver for Peers {
     fn hand_over(&self, _queue: usize, shard: u16, header: &VnetHeader, packet: &[u8]) -> bool {
-        packet.len() >= 40 && self.0.send((shard, *header, packet.to_vec())).is_ok()
+        packet.len() >= 40 && self.sender.send((shard, *header, packet.to_vec())).is_ok()
+    }
+
+    fn is_own(&self, shard: u16) -> bool {
+        self.own.load(Ordering::SeqCst) == shard
     }
 }
+
+const NONE: u16 = u16::MAX;
 
 struct Gateway {
     engine: Engine,
@@ -71,6 +81,7 @@ struct Gateway {
     trap: Trap,
     shards: Arc<Shards>,
     handed: Receiver<Handed>,
+    own: Arc<AtomicU16>,
 }
 
 impl Gateway {
@@ -87,10 +98,11 @@ impl Gateway {
         shards.lease(Duration::MAX);
         let translator = Translator::nat64(config(), nat64).unwrap();
         let (sender, handed) = channel();
-        let hand_over: Option<Arc<dyn HandOver>> = Some(Arc::new(Peers(sender)));
+        let own = Arc::new(AtomicU16::new(0));
+        let hand_over = Some(Arc::new(Peers { sender, own: Arc::clone(&own) }) as _);
         let options = Options { hand_over, ..Options::default() };
         let (engine, tap) = start_with(run_dir, translator, options);
-        Gateway { engine, tap, trap, shards, handed }
+        Gateway { engine, tap, trap, shards, handed, own }
     }
 
     fn send(&self, packet: &[u8]) {
@@ -256,12 +268,50 @@ fn threads_tell_when_a_shard_has_stopped() {
         let gateway = Gateway::start(run_dir);
         gateway.send(&v6(2, 1, 8));
         gateway.wait_for_packets(1);
+        gateway.own.store(NONE, Ordering::SeqCst);
         gateway.shards.disable(0);
         let mut grace = gateway.engine.tables().grace();
         wait_until("the end of the burst", || grace.is_over());
         gateway.send(&v6(2, 2, 8));
         let (shard, _, packet) = gateway.handed.recv_timeout(PATIENCE).unwrap();
         assert_eq!((shard, packet), (0, v6(2, 2, 8)));
+        gateway.engine.stop().unwrap();
+    });
+}
+
+/// Between two owners of a shard, its packets wait: for the next owner, whoever that is, but not for ever.
+#[test]
+fn packets_of_a_shard_between_two_owners_wait() {
+    in_namespace(|run_dir| {
+        let gateway = Gateway::start(run_dir);
+        // What another shard's packet overtakes, waits.
+        let sent_and_waits = |packets: &[Vec<u8>]| {
+            packets.iter().for_each(|it| gateway.send(it));
+            gateway.send(&v6(1, 9, 8));
+            let (_, _, packet) = gateway.handed.recv_timeout(PATIENCE).unwrap();
+            assert_eq!(packet, v6(1, 9, 8));
+        };
+        gateway.shards.disable(0);
+        sent_and_waits(&[v6(2, 1, 8), v6(2, 2, 8)]);
+        gateway.shards.enable(0, None);
+        gateway.wait_for_packets(2);
+        assert_eq!(gateway.sent(), [1, 2]);
+        // Another gateway gets it.
+        gateway.shards.disable(0);
+        let long = v6(2, 53, 1200);
+        let pieces = [0, 800].map(|offset| fragment(&long, offset, 800));
+        sent_and_waits(&pieces);
+        gateway.own.store(NONE, Ordering::SeqCst);
+        for piece in pieces {
+            let (shard, header, packet) = gateway.handed.recv_timeout(PATIENCE).unwrap();
+            assert_eq!((shard, header, packet), (0, VnetHeader::default(), piece));
+        }
+        // Nobody gets it.
+        gateway.own.store(0, Ordering::SeqCst);
+        gateway.send(&v6(2, 3, 8));
+        gateway.wait_for_drop(DropReason::OtherShard);
+        assert_eq!(gateway.all(|core| core.handed_over().packets), 4);
+        assert!(gateway.sent().is_empty());
         gateway.engine.stop().unwrap();
     });
 }

@@ -59,7 +59,7 @@ impl Kind {
     fn of(outcome: Outcome) -> Kind {
         match outcome {
             Outcome::Translated => Kind::Translated,
-            Outcome::PassedOn(_) => Kind::Passed,
+            Outcome::PassedOn(_) | Outcome::HandedOver => Kind::Passed,
             Outcome::Dropped(_) => Kind::Dropped,
             Outcome::Unmatched => Kind::Unmatched,
         }

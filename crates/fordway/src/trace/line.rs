@@ -32,6 +32,7 @@ pub(crate) fn line(
         Outcome::PassedOn(reason) => ("passed_on", Some(reason.label()), Some(reason.text())),
         Outcome::Dropped(reason) => ("dropped", Some(reason.label()), Some(reason.text())),
         Outcome::Unmatched => ("unmatched", None, None),
+        Outcome::HandedOver => ("handed_over", None, None),
     };
     // A super-packet's or a long packet's snapshot says too little.
     let whole = event.gso_size == 0 && event.before.len() == event.len as usize;

@@ -8,6 +8,8 @@
 //!
 //! The router sends everything to gw1, which hands over what gw2 owns.
 
+mod stalls;
+
 use std::net::TcpStream;
 use std::process::{Child, Output, Stdio};
 
@@ -90,16 +92,16 @@ impl World {
     }
 
     /// Writes the gateways' files: certificates of an authority of their own, and one key.
-    fn configure(&self) {
+    fn configure(&self, engine: &str, ttl: &str) {
         let authority = Authority::new(self.folders[0].path(), "authority");
         for (number, folder) in (1..).zip(&self.folders) {
             let name = format!("gw{number}.example");
             let [certificate, key] = authority.write(folder.path(), "gw", &[&name]);
             let shared = folder.file("cluster.key", "00112233445566778899aabbccddeeff\n");
             let text = format!(
-                "[[translator]]\nname = 'nat64'\nmode = 'nat64'\nengine = 'user'\nsubscriber_len = 56\n\
+                "[[translator]]\nname = 'nat64'\nmode = 'nat64'\nengine = '{engine}'\nsubscriber_len = 56\n\
                  pool6 = ['2001:db8:64::/96']\npool4 = ['203.0.113.0/26']\n\
-                 [cluster]\nname = '{name}'\nshards = {SHARDS}\nttl = '{TTL}'\nkey_file = '{}'\n\
+                 [cluster]\nname = '{name}'\nshards = {SHARDS}\nttl = '{ttl}'\nkey_file = '{}'\n\
                  certificate = '{}'\nkey = '{}'\nauthority = '{}'\n\
                  [[cluster.gateway]]\nnumber = 1\nname = 'gw1.example'\naddress = '2001:db8:c::1'\nnext_hop4 = '192.0.2.1'\n\
                  [[cluster.gateway]]\nnumber = 2\nname = 'gw2.example'\naddress = '2001:db8:c::2'\nnext_hop4 = '192.0.2.2'\n\
@@ -135,10 +137,15 @@ impl World {
         poll_or(|| is_so(&look()).then_some(()), || format!("{what}: {:#?}", look()));
     }
 
-    /// A connection of a subscriber's.
-    fn connect(&self, subscriber: u64) -> Connection {
+    /// What the client opens next is of this subscriber.
+    fn send_from(&self, subscriber: u64) {
         let source = host(subscriber);
         self.client.configure(&[&format!("route replace default via 2001:db8:d::1 src {source}")]);
+    }
+
+    /// A connection of a subscriber's.
+    fn connect(&self, subscriber: u64) -> Connection {
+        self.send_from(subscriber);
         Connection::open(&self.client, &self.server, "2001:db8:64::198.51.100.2".parse().unwrap())
     }
 }
@@ -189,13 +196,22 @@ fn is_shared(all: &[Value], records: u64) -> bool {
 
 #[test]
 fn connections_go_on_when_gateways_drain_die_and_come_back() {
+    go_on("user");
+}
+
+#[test]
+fn connections_go_on_with_programs_in_the_kernel() {
+    go_on("kernel");
+}
+
+fn go_on(engine: &str) {
     if !can_use_tun() || !has_programs(&["nats-server"]) {
         return;
     }
     let world = World::new();
-    world.configure();
+    world.configure(engine, TTL);
     let before = world.gateways.each_ref().map(snapshot);
-    let (first, second) = (world.start(0), world.start(1));
+    let (mut first, second) = (world.start(0), world.start(1));
     world.until("both own shards", &[0, 1], |all| is_shared(all, 0));
     let mut open: Vec<_> = (1..=SUBSCRIBERS).map(|n| world.connect(n)).collect();
     let mut check = || open.iter_mut().for_each(Connection::check);
@@ -205,6 +221,19 @@ fn connections_go_on_when_gateways_drain_die_and_come_back() {
 
     first.counts_at_least("nat64", "handed_over", 1);
     assert_eq!(count(&second.stats("nat64"), "handed_over"), 0);
+
+    if engine == "kernel" {
+        // The programs of each carry what is its own, as soon as its shards are not quiet any more, and leave the rest to the
+        // user engine.
+        let all = || [&first, &second].map(|daemon| daemon.stats("nat64"));
+        let carry = |stats: &Value| count(stats, "kernel/v6_to_v4/packets") > 0;
+        let carried = || {
+            check();
+            all().iter().all(carry).then_some(())
+        };
+        poll_or(carried, || format!("{:#?}", all()));
+        assert!(count(&first.stats("nat64"), "kernel/handed_over") > 0);
+    }
 
     // What a cluster can't do is refused.
     for (line, why) in [
@@ -235,6 +264,16 @@ fn connections_go_on_when_gateways_drain_die_and_come_back() {
     assert_eq!(number(&survivor, "/records/own"), RECORDS, "{survivor:#}");
     assert!(number(&survivor, "/moves/taken_over") > 0, "{survivor:#}");
 
+    if engine == "kernel" {
+        // The last one dies as well: the tables outlive it.
+        first.kill();
+        first = world.start(0);
+        world.until("it owns all again", &[0], |all| {
+            owned(&all[0]) == SHARDS && number(&all[0], "/records/own") == RECORDS
+        });
+        check();
+    }
+
     // It comes back, and the one that goes now gives everything to it first.
     let second = world.start(1);
     world.until("both own shards once more", &[0, 1], |all| is_shared(all, RECORDS));
@@ -256,7 +295,7 @@ fn a_gateway_without_its_name_or_key_does_not_start() {
         return;
     }
     let world = World::new();
-    world.configure();
+    world.configure("user", TTL);
     let folder = &world.folders[1];
     let said = |what: &str, by: &str| {
         let file = folder.path().join("fordway.toml");
@@ -283,7 +322,7 @@ fn a_second_signal_ends_a_gateway_that_waits_for_others() {
         return;
     }
     let world = World::new();
-    world.configure();
+    world.configure("user", TTL);
     let before = snapshot(&world.gateways[0]);
     let mut gateway = world.start(0);
     world.until("it owns all", &[0], |all| owned(&all[0]) == SHARDS);

@@ -8,16 +8,19 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use fordway_bpf::ShardGates;
 use fordway_cluster::{Member, Settings};
 use fordway_clusterd::{
     Announcement, ChannelSettings, Login, MemberSettings, Owners, PeerSettings, StoreSettings,
 };
-use fordway_config::{Cluster, ClusterLogin, Config, Nat64};
+use fordway_config::{Cluster, ClusterLogin, Config, Engine, Nat64, Translator};
 use fordway_xlat::nat64::Shards;
 use fordway_xlat::nat64::replica::Replicated;
 use ipnet::Ipv6Net;
+use tracing::debug;
 
 use crate::failure::Failure;
+use crate::pins;
 pub(crate) use crossing::Crossings;
 
 /// Records of a shard that wait for acknowledgement at most.
@@ -54,6 +57,8 @@ impl Gateways {
 #[derive(Debug)]
 pub(crate) struct Part {
     shards: Arc<Shards>,
+    /// Their words, where programs in the kernel can read them.
+    gates: Option<Arc<ShardGates>>,
     pub(crate) owners: Arc<Owners>,
     pub(crate) replicated: Replicated,
     pub(crate) gateways: Gateways,
@@ -65,7 +70,7 @@ pub(crate) struct Part {
 impl Part {
     /// Reads what the configuration's files and the host say. `None`: there is no cluster.
     pub(crate) fn read(config: &Config) -> Result<Option<Arc<Part>>, Failure> {
-        let Some((cluster, _, nat64)) = config.clustered() else { return Ok(None) };
+        let Some((cluster, shared, nat64)) = config.clustered() else { return Ok(None) };
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host = host.trim();
         let this = cluster.this(host).ok_or_else(|| {
@@ -77,6 +82,7 @@ impl Part {
         let map = cluster
             .shard_map(nat64, key)
             .map_err(|error| Failure::failed(format!("[cluster]: {error}")))?;
+        let gates = gates(shared)?;
         let me = Member(this.number);
         let others = || cluster.gateways.iter().filter(|it| it.number != this.number);
         let names = cluster.gateways.iter().map(|it| (Member(it.number), it.name.clone()));
@@ -111,8 +117,12 @@ impl Part {
             },
         };
         Ok(Some(Arc::new(Part {
-            shards: Arc::new(Shards::new(map.clone())),
-            owners: Arc::new(Owners::unknown(cluster.shards)),
+            shards: Arc::new(match &gates {
+                Some(gates) => Shards::with(map.clone(), Arc::clone(gates)),
+                None => Shards::new(map.clone()),
+            }),
+            gates,
+            owners: Arc::new(Owners::unknown(me, cluster.shards)),
             replicated: cluster.replicate,
             gateways: Gateways { me, names: names.collect::<BTreeMap<_, _>>() },
             member,
@@ -128,6 +138,40 @@ impl Part {
     /// The shards of its translator's tables.
     pub(crate) fn shards(&self) -> Arc<Shards> {
         Arc::clone(&self.shards)
+    }
+
+    /// What programs in the kernel read of them.
+    pub(crate) fn gates(&self) -> Option<Arc<ShardGates>> {
+        self.gates.clone()
+    }
+
+    /// Pins it beside tables. `adopted`: they are those of an earlier process, and so are the epochs.
+    pub(crate) fn keep_gates(&self, pins: &Path, adopted: bool) -> Result<(), Failure> {
+        let Some(gates) = &self.gates else { return Ok(()) };
+        if !adopted {
+            (0..self.shards.number()).for_each(|shard| self.shards.set_epoch(shard, 0));
+        }
+        Ok(gates.pin(pins)?)
+    }
+}
+
+/// A map for the words of shards, where programs are to read them. One that an earlier run has left is emptied: its programs
+/// translate nothing from then on.
+fn gates(shared: &Translator) -> Result<Option<Arc<ShardGates>>, Failure> {
+    let name = shared.name.as_str();
+    let opened = match shared.engine {
+        Engine::User => return Ok(None),
+        Engine::Kernel | Engine::Auto => ShardGates::open(&pins::dir(name)?),
+    };
+    match opened {
+        Ok(gates) => Ok(Some(Arc::new(gates))),
+        Err(error) if shared.engine == Engine::Kernel => {
+            Err(Failure::from(error).prefix(&format!("{name}: ")))
+        }
+        Err(error) => {
+            debug!("{name}: {error}");
+            Ok(None)
+        }
     }
 }
 

@@ -176,8 +176,21 @@ impl Running {
 
     /// What programs of a stateful translator need.
     fn stateful_options(&self) -> Option<fordway_bpf::Stateful> {
-        let maps = Arc::clone(self.stateful.as_ref()?.maps.as_ref()?);
-        Some(fordway_bpf::Stateful { settings: self.kernel_settings()?, maps })
+        let stateful = self.stateful.as_ref()?;
+        let (maps, gates) = (Arc::clone(stateful.maps.as_ref()?), stateful.gates.clone());
+        Some(fordway_bpf::Stateful { settings: self.kernel_settings()?, maps, gates })
+    }
+
+    /// In a cluster: the interfaces by which packets go to other gateways.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn ways(&self) -> BTreeMap<fordway_cluster::Member, u32> {
+        self.crossings.as_ref().map(|it| it.ways.clone()).unwrap_or_default()
+    }
+
+    /// Whether its tables are maps, which programs in the kernel change.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn has_maps(&self) -> bool {
+        self.stateful.as_ref().is_some_and(|stateful| stateful.maps.is_some())
     }
 
     /// Whether translated packets bypass the host's stack.

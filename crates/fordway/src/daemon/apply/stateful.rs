@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use fordway_bpf::{GracePeriods, Origin, StateMaps, StateMemory};
+use fordway_bpf::{GracePeriods, Origin, ShardGates, StateMaps, StateMemory};
 use fordway_config::{Engine as EngineChoice, InterfaceName, NatLog, Translator};
 use fordway_control::Clash;
 use fordway_engine::{Sweeping, monotonic};
@@ -44,6 +44,8 @@ pub(crate) struct Tables {
     pub(crate) nat64: Arc<Nat64>,
     /// Where they lie, if the kernel engine works on them too.
     pub(crate) maps: Option<Arc<StateMaps>>,
+    /// In a cluster: which packets programs may translate.
+    gates: Option<Arc<ShardGates>>,
     /// Pins that were made now, and that go if the start fails.
     pub(crate) made: Option<PathBuf>,
 }
@@ -83,8 +85,13 @@ impl Tables {
             let pins = pins::dir(name)?;
             match StateMaps::open(&pins, &settings.sizes, secret) {
                 Ok((opened, origin)) => {
+                    let adopted = origin == Origin::Adopted;
+                    made = (!adopted).then(|| pins.clone());
+                    if let Some(part) = part {
+                        let kept = part.keep_gates(&pins, adopted);
+                        kept.inspect_err(|_| Tables::discard(made.as_ref()))?;
+                    }
                     maps = Some(Arc::new(opened));
-                    made = (origin != Origin::Adopted).then_some(pins);
                     if let Origin::Replaced(lost) = origin {
                         warn!(
                             "{name}: {lost} sessions of an earlier run are lost: an earlier version left them in tables \
@@ -133,7 +140,8 @@ impl Tables {
             Tables::discard(made.as_ref());
             misfit(name, error)
         })?;
-        let tables = Tables { nat64: Arc::new(nat64), maps, made };
+        let gates = part.and_then(Part::gates);
+        let tables = Tables { nat64: Arc::new(nat64), maps, gates, made };
         if tables.maps.is_some() && tables.made.is_none() {
             let Adopted { counts, entries } = tables.nat64.adopt(&grace);
             if counts + entries > 0 {
@@ -270,6 +278,8 @@ fn clashes(name: &str, facts: &Facts, nat64: &Nat64) -> Vec<Clash> {
 pub(crate) struct Stateful {
     /// The tables, where the kernel engine is to work on them too.
     pub(crate) maps: Option<Arc<StateMaps>>,
+    /// In a cluster: which packets its programs may translate.
+    pub(crate) gates: Option<Arc<ShardGates>>,
     /// Where events of the tables go.
     pub(crate) events: EventLog,
     /// Keeps dynamic 1:1 mappings across restarts.
@@ -315,6 +325,7 @@ impl Stateful {
         let clashes = clashes(name, facts, &tables.nat64);
         Ok(Stateful {
             maps: tables.maps,
+            gates: tables.gates,
             events,
             keeper,
             clashes,
@@ -349,7 +360,7 @@ fn prepare_grace() {
 }
 
 /// Waits until every program in the kernel that runs now has ended: an RCU grace period.
-fn grace() {
+pub(crate) fn grace() {
     let by_map = matches!(PERIODS.get(), Some(Ok(periods)) if periods.wait().is_ok());
     // Kernels before 5.19 let only threads update maps that may create them.
     if by_map || membarrier(MembarrierCommand::Global).is_ok() {

@@ -161,6 +161,7 @@ fn kernel_stats(totals: &fordway_bpf::Totals) -> KernelStats {
         elsewhere: totals.elsewhere,
         tagged: totals.tagged,
         routed: totals.routed,
+        handed_over: totals.handed_over,
         measured_packets: totals.measured_packets,
         measured_ns: totals.measured_ns,
         trace_lost: totals.trace_lost,

@@ -4,6 +4,7 @@
 //! is answered by that.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -30,6 +31,66 @@ pub trait Partition: Send + Sync + fmt::Debug {
 
     /// What a shard has of the pool of this number in [`Settings::pools`](super::Settings::pools).
     fn ranges(&self, pool: usize, shard: u16) -> Vec<Range>;
+
+    /// How programs in the kernel find shards. `None`: they can't.
+    fn division(&self) -> Option<Division> {
+        None
+    }
+}
+
+/// How to find shards by arithmetic.
+///
+/// The shard of an IPv6 host: the first bits of its address, as many as name a subscriber, are `hi` and `lo`, others 0, and
+/// h = [`mix`](crate::nat64::mix)(mix(mix(key\[0\] ^ hi) ^ lo) ^ key\[1\]) >> 32. The shard is (h * shards) >> 32.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// The key.
+    pub key: [u64; 2],
+    /// The ranges of all pools.
+    pub parts: Vec<Part>,
+}
+
+/// A range of a pool, and how shards share it. In the host's byte order.
+///
+/// The pool's addresses are cut into slots, numbered over all of the pool's ranges: whole addresses, or aligned ranges
+/// of 2^`shift` ports of each. Slot `n` of `slots` belongs to shard `n * shards / slots`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The first address.
+    pub first: u32,
+    /// The last address.
+    pub last: u32,
+    /// Slots of the pool.
+    pub slots: u32,
+    /// The number of this range's first slot.
+    pub base: u32,
+    /// The first port.
+    pub low: u16,
+    /// The last port.
+    pub high: u16,
+    /// A slot has 2^`shift` ports; 16: all.
+    pub shift: u8,
+}
+
+impl Part {
+    /// Slots of each address.
+    #[must_use]
+    pub fn per_address(&self) -> u32 {
+        (u32::from(self.high) >> self.shift) - (u32::from(self.low) >> self.shift) + 1
+    }
+
+    /// Whether a transport address is in the range.
+    #[must_use]
+    pub fn contains(&self, v4: Ipv4Addr, port: u16) -> bool {
+        (self.first..=self.last).contains(&v4.to_bits()) && (self.low..=self.high).contains(&port)
+    }
+
+    /// The slot of a transport address that is in the range.
+    #[must_use]
+    pub fn slot(&self, v4: Ipv4Addr, port: u16) -> u32 {
+        let place = (u32::from(port) >> self.shift) - (u32::from(self.low) >> self.shift);
+        self.base + (v4.to_bits() - self.first) * self.per_address() + place
+    }
 }
 
 /// A bit for each shard.
@@ -57,23 +118,36 @@ impl Bits {
     }
 }
 
-/// Whether packets of a shard are translated here.
-#[derive(Debug, Default)]
-struct Gate {
-    /// How often it was enabled and disabled: odd while it is enabled.
-    changes: AtomicU64,
-    /// Nanoseconds of CLOCK_BOOTTIME; 0: not quiet.
-    quiet_until: AtomicU64,
+/// Words that say which packets may be translated: in this process's memory, or where programs in the kernel read them as well.
+///
+/// The first is the lease's end; then come three for each shard, in the order of their numbers: from when on its packets are
+/// known ([`NEVER`]: it is not enabled), its [epoch](Shards::epoch), and its [way](Shards::set_way). Times are nanoseconds of
+/// CLOCK_BOOTTIME. All are 0 at first.
+pub trait Gates: Send + Sync + fmt::Debug {
+    /// The words; there may be more than are needed.
+    fn words(&self) -> &[AtomicU64];
 }
 
-impl Gate {
-    /// Makes the number of changes odd or even.
-    fn set(&self, enabled: bool) {
-        let step = |changes| ((changes % 2 == 1) != enabled).then_some(changes + 1);
-        // An error says that it is so already.
-        let _ = self.changes.fetch_update(Release, Relaxed, step);
+impl Gates for Box<[AtomicU64]> {
+    fn words(&self) -> &[AtomicU64] {
+        self
     }
 }
+
+impl<T: Gates> Gates for Arc<T> {
+    fn words(&self) -> &[AtomicU64] {
+        (**self).words()
+    }
+}
+
+/// Words of a shard, and which is which.
+const OF_SHARD: usize = 3;
+const FROM: usize = 0;
+const EPOCH: usize = 1;
+const WAY: usize = 2;
+
+/// The word of a shard that is not enabled.
+pub const NEVER: u64 = u64::MAX;
 
 /// Why a packet of a shard is not translated here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,9 +178,13 @@ pub struct Shards {
     partition: Box<dyn Partition>,
     owned: Bits,
     ageing: Bits,
-    /// Nanoseconds; 0: no lease.
-    lease: AtomicU64,
-    gates: Box<[Gate]>,
+    gates: Box<dyn Gates>,
+    /// How often each was enabled and disabled: odd while it is enabled.
+    changes: Box<[AtomicU64]>,
+}
+
+fn words(number: usize) -> Box<[AtomicU64]> {
+    (0..number).map(|_| AtomicU64::new(0)).collect()
 }
 
 /// Nanoseconds; what does not fit is the end of time.
@@ -118,13 +196,31 @@ impl Shards {
     /// The shards of `partition`, none of which this gateway owns.
     #[must_use]
     pub fn new(partition: impl Partition + 'static) -> Shards {
+        let gates: Box<[AtomicU64]> = words(1 + OF_SHARD * usize::from(partition.shards()));
+        Shards::with(partition, gates)
+    }
+
+    /// The same, with words elsewhere, of which epochs are kept.
+    ///
+    /// # Panics
+    ///
+    /// If there are too few of them.
+    #[must_use]
+    pub fn with(partition: impl Partition + 'static, gates: impl Gates + 'static) -> Shards {
         let number = partition.shards();
+        let words = gates.words();
+        assert!(words.len() > OF_SHARD * usize::from(number), "words for each shard");
+        words[0].store(0, Release);
+        for of_shard in words[1..].chunks_exact(OF_SHARD) {
+            of_shard[FROM].store(NEVER, Release);
+            of_shard[WAY].store(0, Release);
+        }
         Shards {
             partition: Box::new(partition),
             owned: Bits::none_of(number),
             ageing: Bits::none_of(number),
-            lease: AtomicU64::new(0),
-            gates: (0..number).map(|_| Gate::default()).collect(),
+            gates: Box::new(gates),
+            changes: self::words(usize::from(number)),
         }
     }
 
@@ -154,7 +250,7 @@ impl Shards {
 
     /// Packets of enabled shards are translated before this time of CLOCK_BOOTTIME. Zero: none from now on.
     pub fn lease(&self, until: Duration) {
-        self.lease.store(nanos(until), Release);
+        self.gates.words()[0].store(nanos(until), Release);
     }
 
     /// Packets of a shard are translated from now on, while the lease lasts. Before `quiet_until`, a time of
@@ -163,36 +259,71 @@ impl Shards {
     ///
     /// To be called after the tables have been made ready: what the caller has written, packets see.
     pub fn enable(&self, shard: u16, quiet_until: Option<Duration>) {
-        let Some(gate) = self.gates.get(usize::from(shard)) else { return };
-        gate.quiet_until.store(quiet_until.map_or(0, nanos), Relaxed);
-        gate.set(true);
+        self.set(shard, quiet_until.map_or(0, nanos), true);
     }
 
     /// No packet of a shard is translated from now on: they are [`Verdict::Elsewhere`](crate::Verdict::Elsewhere). Of those
     /// that have begun, none is sent that has not passed its last check; `fordway_engine::Threads` says when the last
     /// of these has left.
     pub fn disable(&self, shard: u16) {
-        if let Some(gate) = self.gates.get(usize::from(shard)) {
-            gate.set(false);
+        self.set(shard, NEVER, false);
+    }
+
+    fn set(&self, shard: u16, from: u64, enabled: bool) {
+        let Some(changes) = self.changes.get(usize::from(shard)) else { return };
+        self.from(shard).store(from, Release);
+        let step = |changes| ((changes % 2 == 1) != enabled).then_some(changes + 1);
+        // An error says that it is so already.
+        let _ = changes.fetch_update(Release, Relaxed, step);
+    }
+
+    fn from(&self, shard: u16) -> &AtomicU64 {
+        self.word(shard, FROM)
+    }
+
+    /// A word of a shard's.
+    fn word(&self, shard: u16, which: usize) -> &AtomicU64 {
+        &self.gates.words()[1 + OF_SHARD * usize::from(shard) + which]
+    }
+
+    /// The epoch in which this gateway owned a shard, if its entries in the tables are still those; else 0. Remembered where
+    /// programs read the words, for the next process; nothing here looks at it.
+    #[must_use]
+    pub fn epoch(&self, shard: u16) -> u64 {
+        if shard < self.number() { self.word(shard, EPOCH).load(Acquire) } else { 0 }
+    }
+
+    /// Remembers it.
+    pub fn set_epoch(&self, shard: u16, epoch: u64) {
+        if shard < self.number() {
+            self.word(shard, EPOCH).store(epoch, Release);
+        }
+    }
+
+    /// Where programs hand packets over to a shard's owner: the index of an interface from which they are to arrive. 0: there
+    /// is no other owner, or none is known.
+    pub fn set_way(&self, shard: u16, interface: u32) {
+        if shard < self.number() {
+            self.word(shard, WAY).store(u64::from(interface), Release);
         }
     }
 
     /// Whether a shard is enabled, whatever the lease.
     #[must_use]
     pub fn is_enabled(&self, shard: u16) -> bool {
-        let gate = self.gates.get(usize::from(shard));
-        gate.is_some_and(|gate| !gate.changes.load(Acquire).is_multiple_of(2))
+        let changes = self.changes.get(usize::from(shard));
+        changes.is_some_and(|changes| !changes.load(Acquire).is_multiple_of(2))
     }
 
     /// Whether a packet of a shard may be translated at this time of CLOCK_BOOTTIME.
     pub fn enter(&self, shard: u16, boottime: Duration) -> Result<Passage, Closed> {
-        let gate = self.gates.get(usize::from(shard)).ok_or(Closed::Elsewhere)?;
-        let changes = gate.changes.load(Acquire);
+        let changes = self.changes.get(usize::from(shard)).ok_or(Closed::Elsewhere)?;
+        let changes = changes.load(Acquire);
         if changes.is_multiple_of(2) {
             return Err(Closed::Elsewhere);
         }
         self.check_lease(boottime)?;
-        let is_quiet = nanos(boottime) < gate.quiet_until.load(Relaxed);
+        let is_quiet = nanos(boottime) < self.from(shard).load(Relaxed);
         Ok(Passage { shard, changes, is_quiet })
     }
 
@@ -207,15 +338,16 @@ impl Shards {
     /// Whether what was translated may be sent at this time of CLOCK_BOOTTIME. A shard that was disabled meanwhile, and
     /// enabled again, may have had another owner in between.
     pub fn still(&self, passage: &Passage, boottime: Duration) -> Result<(), Closed> {
-        let gate = self.gates.get(usize::from(passage.shard)).ok_or(Closed::Elsewhere)?;
-        if gate.changes.load(Acquire) != passage.changes {
+        let changes = self.changes.get(usize::from(passage.shard)).ok_or(Closed::Elsewhere)?;
+        if changes.load(Acquire) != passage.changes {
             return Err(Closed::Elsewhere);
         }
         self.check_lease(boottime)
     }
 
     fn check_lease(&self, boottime: Duration) -> Result<(), Closed> {
-        if nanos(boottime) < self.lease.load(Acquire) { Ok(()) } else { Err(Closed::LeaseEnded) }
+        let lease = self.gates.words()[0].load(Acquire);
+        if nanos(boottime) < lease { Ok(()) } else { Err(Closed::LeaseEnded) }
     }
 
     pub(crate) fn set_owned(&self, shard: u16, owned: bool) {

@@ -4,6 +4,7 @@
 //! user engine ──► fwgwN ──► rule "iif fwgwN" ──► table N: default by the gateway's next hop
 //! ```
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,6 +85,8 @@ pub(crate) struct Crossings {
     pub(crate) hand_over: Arc<dyn HandOver>,
     /// What they need of the host.
     pub(crate) changes: Vec<Change>,
+    /// The indices of the interfaces.
+    pub(crate) ways: BTreeMap<Member, u32>,
 }
 
 /// The way to another gateway. The interface goes with it.
@@ -111,6 +114,10 @@ impl HandOver for All {
         let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(queue.send(header, packet), Ok(SendOutcome::Sent))
     }
+
+    fn is_own(&self, shard: u16) -> bool {
+        self.owners.is_own(shard)
+    }
 }
 
 impl Part {
@@ -130,14 +137,15 @@ impl Part {
         let filter = RouteFilter { table: Some(table::MAIN), ..RouteFilter::default() };
         let mut connected = Netlink::open()?.routes(filter)?;
         connected.retain(|route| route.gateway.is_none() && route.kind == RouteKind::Unicast);
-        let (mut crossings, mut changes) = (Vec::new(), Vec::new());
+        let (mut crossings, mut changes, mut ways) = (Vec::new(), Vec::new(), BTreeMap::new());
         for hop in &self.hops {
             let (device, queues) = Device::open(&hop.device(), &options)?;
+            ways.insert(hop.member, device.ifindex());
             let queues = queues.into_iter().map(Mutex::new).collect();
             crossings.push(Crossing { member: hop.member, _device: device, queues });
             changes.extend(hop.changes(facts, &connected)?);
         }
         let all = All { owners: Arc::clone(&self.owners), crossings };
-        Ok(Crossings { hand_over: Arc::new(all), changes })
+        Ok(Crossings { hand_over: Arc::new(all), changes, ways })
     }
 }

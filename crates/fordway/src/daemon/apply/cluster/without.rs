@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use fordway_bpf::ShardGates;
 use fordway_config::Config;
 use fordway_engine::HandOver;
 use fordway_net::Change;
@@ -28,6 +29,14 @@ impl Part {
     }
 
     pub(crate) fn shards(&self) -> Arc<Shards> {
+        match *self {}
+    }
+
+    pub(crate) fn gates(&self) -> Option<Arc<ShardGates>> {
+        match *self {}
+    }
+
+    pub(crate) fn keep_gates(&self, _pins: &Path, _adopted: bool) -> Result<(), Failure> {
         match *self {}
     }
 

@@ -13,6 +13,7 @@ use super::Seat;
 use crate::daemon::apply::cluster::Part;
 use crate::daemon::apply::privilege;
 use crate::daemon::apply::running::Running;
+use crate::daemon::apply::stateful::grace;
 use crate::failure::Failure;
 
 /// Starts the member, for the translator that all gateways share.
@@ -26,6 +27,8 @@ pub(in super::super) fn start(part: &Part, running: &[Running]) -> Result<Option
         wake: Arc::clone(&wake),
         owners: Arc::clone(&part.owners),
         stats: Arc::clone(&stats),
+        ways: shared.ways(),
+        programs: shared.has_maps().then_some(grace as fn()),
     };
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("[cluster]: {error}"));
     let tables = privilege::without((), |()| Tables::start(engine, settings));
