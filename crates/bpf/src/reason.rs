@@ -61,7 +61,7 @@ pass_reasons! {
     SoftwireEcn = 26, "softwire_ecn", "A congestion mark in a softwire that its sender would not understand.";
     SoftwireFragment = 27, "softwire_fragment", "A fragment of a shared address, to be reassembled first.";
     Alg = 28, "alg", "An application level gateway may watch its connection.";
-    Shard = 29, "shard", "In a cluster: another gateway's, or the lease is over.";
+    Shard = 29, "shard", "In a cluster: no program may translate its shard now.";
 }
 
 impl PassReason {

@@ -123,7 +123,7 @@ enum fw_pass_reason {
 	FW_PASS_SOFTWIRE_ECN = 26,	/* a congestion mark that its sender would not understand */
 	FW_PASS_SOFTWIRE_FRAGMENT = 27,	/* a fragment, to be reassembled first */
 	FW_PASS_ALG = 28,		/* an ALG may inspect its connection */
-	FW_PASS_SHARD = 29,		/* of another gateway's shard, or the lease is over */
+	FW_PASS_SHARD = 29,		/* of a shard that no program may translate now */
 	FW_PASS_COUNT
 };
 

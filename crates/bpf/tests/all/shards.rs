@@ -28,8 +28,8 @@ impl Gateway {
     /// Two pools; in one, shards have parts of addresses.
     fn new() -> Gateway {
         let range = |number, last, low| Range {
-            first: Ipv4Addr::new(198, 51, number, 0),
-            last: Ipv4Addr::new(198, 51, number, last),
+            first: Ipv4Addr::new(198, 18, number, 0),
+            last: Ipv4Addr::new(198, 18, number, last),
             low,
             high: 60_000,
         };
@@ -110,7 +110,7 @@ fn programs_and_cluster_divide_alike() {
     }
     for number in 0..1500_u32 {
         let net = 100 + (number % 3) as u8;
-        let to = Ipv4Addr::new(198, 51, net, (number / 3 * 7 % 256) as u8);
+        let to = Ipv4Addr::new(198, 18, net, (number / 3 * 7 % 256) as u8);
         let (port, is_query) = ((number * 7919 % 65_536) as u16, number % 5 == 0);
         let shard = gateway.map.of_v4(to, port).map(|shard| shard.0);
         let is_pool = (100..=102).any(|it| {

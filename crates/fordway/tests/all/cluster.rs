@@ -91,7 +91,7 @@ impl World {
         World { router, gateways, client, server, store, folders }
     }
 
-    /// Writes the gateways' files: certificates of an authority of their own, and one key.
+    /// Writes the gateways' files: certificates of an authority of their own, and one key. `engine`: lines about it.
     fn configure(&self, engine: &str, ttl: &str) {
         let authority = Authority::new(self.folders[0].path(), "authority");
         for (number, folder) in (1..).zip(&self.folders) {
@@ -99,7 +99,7 @@ impl World {
             let [certificate, key] = authority.write(folder.path(), "gw", &[&name]);
             let shared = folder.file("cluster.key", "00112233445566778899aabbccddeeff\n");
             let text = format!(
-                "[[translator]]\nname = 'nat64'\nmode = 'nat64'\nengine = '{engine}'\nsubscriber_len = 56\n\
+                "[[translator]]\nname = 'nat64'\nmode = 'nat64'\n{engine}\nsubscriber_len = 56\n\
                  pool6 = ['2001:db8:64::/96']\npool4 = ['203.0.113.0/26']\n\
                  [cluster]\nname = '{name}'\nshards = {SHARDS}\nttl = '{ttl}'\nkey_file = '{}'\n\
                  certificate = '{}'\nkey = '{}'\nauthority = '{}'\n\
@@ -196,12 +196,19 @@ fn is_shared(all: &[Value], records: u64) -> bool {
 
 #[test]
 fn connections_go_on_when_gateways_drain_die_and_come_back() {
-    go_on("user");
+    go_on("engine = 'user'");
 }
 
 #[test]
 fn connections_go_on_with_programs_in_the_kernel() {
-    go_on("kernel");
+    go_on("engine = 'kernel'");
+}
+
+#[test]
+fn connections_go_on_with_programs_in_front_of_routing() {
+    for attach in ["ingress", "xdp"] {
+        go_on(&format!("engine = 'kernel'\nattach = '{attach}'\ndevices = ['uplink']"));
+    }
 }
 
 fn go_on(engine: &str) {
@@ -222,7 +229,7 @@ fn go_on(engine: &str) {
     first.counts_at_least("nat64", "handed_over", 1);
     assert_eq!(count(&second.stats("nat64"), "handed_over"), 0);
 
-    if engine == "kernel" {
+    if engine.contains("kernel") {
         // The programs of each carry what is its own, as soon as its shards are not quiet any more, and leave the rest to the
         // user engine.
         let all = || [&first, &second].map(|daemon| daemon.stats("nat64"));
@@ -264,7 +271,7 @@ fn go_on(engine: &str) {
     assert_eq!(number(&survivor, "/records/own"), RECORDS, "{survivor:#}");
     assert!(number(&survivor, "/moves/taken_over") > 0, "{survivor:#}");
 
-    if engine == "kernel" {
+    if engine.contains("kernel") {
         // The last one dies as well: the tables outlive it.
         first.kill();
         first = world.start(0);
@@ -295,7 +302,7 @@ fn a_gateway_without_its_name_or_key_does_not_start() {
         return;
     }
     let world = World::new();
-    world.configure("user", TTL);
+    world.configure("engine = 'user'", TTL);
     let folder = &world.folders[1];
     let said = |what: &str, by: &str| {
         let file = folder.path().join("fordway.toml");
@@ -322,7 +329,7 @@ fn a_second_signal_ends_a_gateway_that_waits_for_others() {
         return;
     }
     let world = World::new();
-    world.configure("user", TTL);
+    world.configure("engine = 'user'", TTL);
     let before = snapshot(&world.gateways[0]);
     let mut gateway = world.start(0);
     world.until("it owns all", &[0], |all| owned(&all[0]) == SHARDS);

@@ -122,7 +122,7 @@ fn stalls_are_measured() {
     }
     for engine in ["user", "kernel"] {
         let world = World::new();
-        world.configure(engine, "500ms");
+        world.configure(&format!("engine = '{engine}'"), "500ms");
         let first = world.start(0);
         let mut second = world.start(1);
         world.until("both own shards", &[0, 1], |all| is_shared(all, 0));
