@@ -96,8 +96,8 @@ impl Core {
     }
 
     /// The shard of an IPv6 fragment that another gateway of the cluster needs as it is.
-    pub(crate) fn fragment_elsewhere(&self, packet: &[u8]) -> Option<u16> {
-        self.translator()?.fragment_elsewhere(packet)
+    pub(crate) fn fragment_elsewhere(&self, packet: &[u8], state: &State) -> Option<u16> {
+        self.translator()?.fragment_elsewhere(packet, state)
     }
 
     /// Whether a packet has to wait for others.

@@ -1,6 +1,7 @@
 //! Packets whose shard another gateway of the cluster translates (docs/cluster.md).
 
 use std::fmt;
+use std::time::Duration;
 
 use fordway_tun::VnetHeader;
 
@@ -18,6 +19,9 @@ pub trait HandOver: Send + Sync + fmt::Debug {
     fn hand_over(&self, queue: usize, shard: u16, header: &VnetHeader, packet: &[u8]) -> bool;
 
     /// Whether this gateway owns `shard`, as far as is known, or has owned it until a moment ago. If so, and the shard is not
-    /// translated here, it is between two owners: its packets wait in the engine, for at most 100 ms.
+    /// translated here, it is between two owners: its packets wait in the engine.
     fn is_own(&self, shard: u16) -> bool;
+
+    /// How long a packet waits at most; then it is dropped.
+    fn patience(&self) -> Duration;
 }

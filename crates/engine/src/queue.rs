@@ -128,6 +128,9 @@ impl Worker {
         let now = monotonic();
         self.core.follow();
         self.bursts.begin();
+        if let Some(shards) = self.core.get().shards() {
+            self.state.enablings = shards.enablings();
+        }
         let mut result = self.go_on(buffer, now).and_then(|()| self.receive(buffer, now));
         if result.is_ok() && now >= self.tended + TEND {
             self.tended = now;
@@ -175,8 +178,9 @@ impl Worker {
         let may_wait = offload.gso.kind == GsoKind::None
             && !matches!(offload.checksum, ChecksumState::Partial { .. });
         let packet = Packet::new(buffer, received, offload);
-        match self.core.get().wait(packet.bytes()) {
-            Some(wait) if may_wait => match self.core.get().fragment_elsewhere(packet.bytes()) {
+        let core = self.core.get();
+        match core.wait(packet.bytes()) {
+            Some(wait) if may_wait => match core.fragment_elsewhere(packet.bytes(), &self.state) {
                 Some(shard) => {
                     let arrival = arrival(&packet);
                     self.finish(packet, arrival, Verdict::Elsewhere(shard))
@@ -315,7 +319,7 @@ impl Worker {
         let Event::Probe { host, remote, pool6 } = *probe else { return Ok(()) };
         let is_ours = |shards: &Shards| {
             let shard = shards.partition().of_host(host.0);
-            shards.enter(shard, boottime()).is_ok()
+            shards.enter(shard, boottime(), self.state.enablings).is_ok()
         };
         let core = self.core.get();
         if !core.shards().is_none_or(is_ours) {
@@ -349,29 +353,35 @@ impl Worker {
     /// Whether a shard is this gateway's by the store, but is not translated here: not any more, or not yet.
     fn is_between_owners(&self, shard: u16) -> bool {
         let is_own = self.hand_over.as_ref().is_some_and(|to| to.is_own(shard));
-        is_own && self.core.get().shards().is_some_and(|shards| !shards.is_enabled(shard))
+        let enablings = self.state.enablings;
+        let shards = self.core.get().shards();
+        is_own && shards.is_some_and(|shards| !shards.is_enabled(shard, enablings))
     }
 
-    /// Keeps a packet whose shard is between two owners. `false`: it is not, or there is no room.
+    /// Keeps a packet whose shard is between two owners, or was: it does not overtake those that wait still. `false`: it may
+    /// go on, or there is no room.
     fn hold(&mut self, packet: &Packet<'_>, shard: u16) -> bool {
-        if !self.is_between_owners(shard) {
+        let Some(hand_over) = &self.hand_over else { return false };
+        if !self.held.has(shard) && !self.is_between_owners(shard) {
             return false;
         }
         let header = offload::to_vnet(&packet.offload);
-        let until = monotonic() + held::PATIENCE;
-        self.held.push(Waiting { shard, header, packet: packet.bytes().into(), until })
+        let until = monotonic() + hand_over.patience();
+        self.held.push(shard, Waiting { header, packet: packet.bytes().into(), until })
     }
 
     /// Packets whose shard has an owner now are taken through, in their order; what has waited for too long is dropped.
     fn go_on(&mut self, buffer: &mut [u8], now: Duration) -> Result<(), Error> {
-        for _ in 0..self.held.len() {
-            let Some(it) = self.held.pop() else { break };
-            if !self.is_between_owners(it.shard) {
+        for shard in self.held.shards() {
+            if self.is_between_owners(shard) {
+                let expired = self.held.expire(shard, now);
+                (0..expired).for_each(|_| self.counters.core.drop(DropReason::OtherShard));
+                continue;
+            }
+            for it in self.held.take(shard) {
                 let len = it.packet.len();
                 buffer[START..START + len].copy_from_slice(&it.packet);
                 self.packet(buffer, it.header, len, now)?;
-            } else if now >= it.until || !self.held.push(it) {
-                self.counters.core.drop(DropReason::OtherShard);
             }
         }
         Ok(())

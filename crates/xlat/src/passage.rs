@@ -4,8 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
     pub(crate) shard: u16,
-    /// How often the shard was enabled and disabled.
-    pub(crate) changes: u64,
+    /// How often a lease had been taken back.
+    pub(crate) lease: u64,
     /// Sessions may be missing: what the tables do not know is dropped without an answer.
     pub(crate) is_quiet: bool,
 }

@@ -24,6 +24,9 @@ pub struct State {
     /// The time of CLOCK_BOOTTIME at which the next packet's translation begins. Only where there are
     /// [`Shards`](crate::nat64::Shards) it has to be set before each packet; without, every lease has ended.
     pub boottime: Duration,
+    /// Of the [enablings](crate::nat64::Shards::enablings) of shards, how many count: packets of a shard that was enabled
+    /// later are for another gateway, as before.
+    pub enablings: u64,
     /// What the last packet was translated by, where there are shards.
     pub(crate) entered: Entered,
 }
@@ -42,6 +45,7 @@ impl State {
             octets: Vec::new(),
             syns: Syns::default(),
             boottime: Duration::MAX,
+            enablings: u64::MAX,
             entered: Entered::default(),
         }
     }

@@ -126,7 +126,7 @@ impl Translator {
                 let (segments, octets) = (packet.segments(), packet.len());
                 let mut mapper = Stateful::new(config, nat64.view(now, shard), segments, octets);
                 mapper.mark = packet.mark;
-                mapper.fence = Fence::new(nat64.settings(), state.boottime);
+                mapper.fence = Fence::new(nat64.settings(), state);
                 let dns = dns::Hook::of(config, nat64, packet, now, shard);
                 let verdict = self.run(&mut mapper, packet, now, state, trace);
                 state.made |= mapper.view.made.get();
@@ -191,7 +191,7 @@ impl Translator {
             return Verdict::Drop(DropReason::SynUnanswered);
         }
         let config = &self.config;
-        let mut fence = Fence::new(nat64.settings(), state.boottime);
+        let mut fence = Fence::new(nat64.settings(), state);
         if let Some(fence) = &mut fence {
             let (addr, port) = syn.ends.0;
             let shard = fence.partition().of_v4(addr, port);
@@ -221,7 +221,7 @@ impl Translator {
     /// may be reassembled here, and the whole packet decides. Of a fragmented ICMPv6 error, which belongs to the shard of
     /// what it quotes, it gives the source's.
     #[must_use]
-    pub fn fragment_elsewhere(&self, packet: &[u8]) -> Option<u16> {
+    pub fn fragment_elsewhere(&self, packet: &[u8], state: &State) -> Option<u16> {
         let shards = self.shards()?;
         let header = Ipv6Header::parse(packet).ok()?;
         let fragment = ipv6::walk(packet, header.next_header).ok()?.fragment?;
@@ -232,7 +232,7 @@ impl Translator {
         }
         mapping::map_v6_by_pool6(&self.config, header.dst).ok()?;
         let shard = shards.partition().of_host(header.src);
-        (!shards.is_enabled(shard)).then_some(shard)
+        (!shards.is_enabled(shard, state.enablings)).then_some(shard)
     }
 
     fn errors(&self, source4: Option<Ipv4Addr>) -> Errors {

@@ -36,15 +36,16 @@ pub(crate) fn in_namespace(test: impl FnOnce(&Path) + Send) {
 
 /// An engine whose interface is up, and a place at the interface.
 fn start(run_dir: &Path, translator: Translator) -> (Engine, Tap) {
-    start_with(run_dir, translator, Options::default())
+    start_with(run_dir, 2, translator, Options::default())
 }
 
 pub(crate) fn start_with(
     run_dir: &Path,
+    queues: usize,
     translator: Translator,
     options: Options,
 ) -> (Engine, Tap) {
-    let open = OpenOptions { queues: 2, run_dir: run_dir.to_owned(), ..OpenOptions::default() };
+    let open = OpenOptions { queues, run_dir: run_dir.to_owned(), ..OpenOptions::default() };
     let (device, queues) = Device::open(INTERFACE, &open).unwrap();
     sys::bring_up(INTERFACE, 1500).unwrap();
     let tap = Tap::open(INTERFACE).unwrap();

@@ -1,9 +1,9 @@
 //! The engine of a gateway in a cluster: whose shards, until when, and what is another gateway's.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use fordway_engine::{Engine, HandOver, Options, boottime, monotonic};
@@ -60,20 +60,44 @@ type Handed = (u16, VnetHeader, Vec<u8>);
 struct Peers {
     sender: Sender<Handed>,
     /// The shard that this gateway owns.
-    own: Arc<AtomicU16>,
+    own: AtomicU16,
+    /// Milliseconds.
+    patience: AtomicU64,
+    /// When the engine has called so often, shard 0 is enabled; without shards, another gateway gets it.
+    moves: Mutex<Option<(usize, Option<Arc<Shards>>)>>,
+}
+
+impl Peers {
+    fn called(&self) {
+        let mut moves = self.moves.lock().unwrap();
+        match moves.take() {
+            Some((0, Some(shards))) => shards.enable(0, None),
+            Some((0, None)) => self.own.store(NONE, Ordering::SeqCst),
+            later => *moves = later.map(|(calls, to)| (calls - 1, to)),
+        }
+    }
 }
 
 impl HandOver for Peers {
     fn hand_over(&self, _queue: usize, shard: u16, header: &VnetHeader, packet: &[u8]) -> bool {
+        self.called();
         packet.len() >= 40 && self.sender.send((shard, *header, packet.to_vec())).is_ok()
     }
 
     fn is_own(&self, shard: u16) -> bool {
+        self.called();
         self.own.load(Ordering::SeqCst) == shard
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_millis(self.patience.load(Ordering::SeqCst))
     }
 }
 
 const NONE: u16 = u16::MAX;
+
+/// Moves of a shard while packets come.
+const ROUNDS: u64 = 50;
 
 struct Gateway {
     engine: Engine,
@@ -81,11 +105,11 @@ struct Gateway {
     trap: Trap,
     shards: Arc<Shards>,
     handed: Receiver<Handed>,
-    own: Arc<AtomicU16>,
+    peers: Arc<Peers>,
 }
 
 impl Gateway {
-    /// Owns and translates shard 0.
+    /// Owns and translates shard 0, by one thread.
     fn start(run_dir: &std::path::Path) -> Gateway {
         let trap = Trap::default();
         let shards = Arc::new(Shards::new(trap.clone()));
@@ -98,11 +122,15 @@ impl Gateway {
         shards.lease(Duration::MAX);
         let translator = Translator::nat64(config(), nat64).unwrap();
         let (sender, handed) = channel();
-        let own = Arc::new(AtomicU16::new(0));
-        let hand_over = Some(Arc::new(Peers { sender, own: Arc::clone(&own) }) as _);
-        let options = Options { hand_over, ..Options::default() };
-        let (engine, tap) = start_with(run_dir, translator, options);
-        Gateway { engine, tap, trap, shards, handed, own }
+        let peers = Arc::new(Peers {
+            sender,
+            own: AtomicU16::new(0),
+            patience: AtomicU64::new(3_600_000),
+            moves: Mutex::default(),
+        });
+        let options = Options { hand_over: Some(Arc::clone(&peers) as _), ..Options::default() };
+        let (engine, tap) = start_with(run_dir, 1, translator, options);
+        Gateway { engine, tap, trap, shards, handed, peers }
     }
 
     fn send(&self, packet: &[u8]) {
@@ -268,7 +296,7 @@ fn threads_tell_when_a_shard_has_stopped() {
         let gateway = Gateway::start(run_dir);
         gateway.send(&v6(2, 1, 8));
         gateway.wait_for_packets(1);
-        gateway.own.store(NONE, Ordering::SeqCst);
+        gateway.peers.own.store(NONE, Ordering::SeqCst);
         gateway.shards.disable(0);
         let mut grace = gateway.engine.tables().grace();
         wait_until("the end of the burst", || grace.is_over());
@@ -296,21 +324,38 @@ fn packets_of_a_shard_between_two_owners_wait() {
         gateway.shards.enable(0, None);
         gateway.wait_for_packets(2);
         assert_eq!(gateway.sent(), [1, 2]);
-        // Another gateway gets it.
+        // Whenever the next owner has it, no packet overtakes one that came before.
+        for round in 0..ROUNDS {
+            gateway.shards.disable(0);
+            let shards = Some(Arc::clone(&gateway.shards));
+            *gateway.peers.moves.lock().unwrap() = Some((round as usize % 5, shards));
+            sent_and_waits(&[v6(2, 1, 8), v6(2, 2, 8)]);
+            gateway.wait_for_packets(4 + 2 * round);
+            assert_eq!(gateway.sent(), [1, 2]);
+        }
         gateway.shards.disable(0);
+        for round in 0..ROUNDS {
+            *gateway.peers.moves.lock().unwrap() = Some((round as usize % 5, None));
+            [v6(2, 1, 8), v6(2, 2, 8)].iter().for_each(|it| gateway.send(it));
+            let handed = [(); 2].map(|()| gateway.handed.recv_timeout(PATIENCE).unwrap().2);
+            assert_eq!(handed, [v6(2, 1, 8), v6(2, 2, 8)]);
+            gateway.peers.own.store(0, Ordering::SeqCst);
+        }
+        // Another gateway gets it.
         let long = v6(2, 53, 1200);
         let pieces = [0, 800].map(|offset| fragment(&long, offset, 800));
         sent_and_waits(&pieces);
-        gateway.own.store(NONE, Ordering::SeqCst);
+        gateway.peers.own.store(NONE, Ordering::SeqCst);
         for piece in pieces {
             let (shard, header, packet) = gateway.handed.recv_timeout(PATIENCE).unwrap();
             assert_eq!((shard, header, packet), (0, VnetHeader::default(), piece));
         }
         // Nobody gets it.
-        gateway.own.store(0, Ordering::SeqCst);
+        gateway.peers.own.store(0, Ordering::SeqCst);
+        gateway.peers.patience.store(1, Ordering::SeqCst);
         gateway.send(&v6(2, 3, 8));
         gateway.wait_for_drop(DropReason::OtherShard);
-        assert_eq!(gateway.all(|core| core.handed_over().packets), 4);
+        assert_eq!(gateway.all(|core| core.handed_over().packets), 4 + 3 * ROUNDS);
         assert!(gateway.sent().is_empty());
         gateway.engine.stop().unwrap();
     });

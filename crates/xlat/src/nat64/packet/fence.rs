@@ -9,21 +9,24 @@ use core::time::Duration;
 
 use crate::nat64::policy::{Closed, Partition, Settings, Shards};
 use crate::passage::{Entered, Passage};
+use crate::state::State;
 
 /// The fence, for one packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fence<'a> {
     shards: &'a Shards,
     boottime: Duration,
+    enablings: u64,
     pub(crate) entered: Entered,
 }
 
 impl<'a> Fence<'a> {
-    /// The fence at a time of CLOCK_BOOTTIME; `None`: there are no shards.
+    /// The fence as it is now for packets of `state`; `None`: there are no shards.
     #[inline]
-    pub(crate) fn new(settings: &'a Settings, boottime: Duration) -> Option<Fence<'a>> {
+    pub(crate) fn new(settings: &'a Settings, state: &State) -> Option<Fence<'a>> {
         let shards = settings.shards.as_deref()?;
-        Some(Fence { shards, boottime, entered: Entered::default() })
+        let State { boottime, enablings, .. } = *state;
+        Some(Fence { shards, boottime, enablings, entered: Entered::default() })
     }
 
     pub(crate) fn partition(&self) -> &'a dyn Partition {
@@ -36,7 +39,7 @@ impl<'a> Fence<'a> {
         let slot = self.entered.iter_mut().find(is_free).ok_or(Closed::Elsewhere)?;
         let passage = match *slot {
             Some(passage) => passage,
-            None => *slot.insert(self.shards.enter(shard, self.boottime)?),
+            None => *slot.insert(self.shards.enter(shard, self.boottime, self.enablings)?),
         };
         Ok(passage.is_quiet)
     }
@@ -44,6 +47,6 @@ impl<'a> Fence<'a> {
     /// Whether an IPv4 transport address is of a shard that is translated here, or of none.
     pub(crate) fn translates(&self, v4: Ipv4Addr, port: u16) -> bool {
         let shard = self.partition().of_v4(v4, port);
-        shard.is_none_or(|shard| self.shards.enter(shard, self.boottime).is_ok())
+        shard.is_none_or(|shard| self.shards.enter(shard, self.boottime, self.enablings).is_ok())
     }
 }

@@ -171,16 +171,20 @@ impl From<Closed> for DropReason {
 ///
 /// Two kinds of state are independent of each other. Ownership in the tables (who assigns ports, whose entries age) is
 /// changed by a [`Replica`](crate::nat64::replica::Replica). Whether packets are translated is said by
-/// [`Shards::lease`], [`Shards::enable`] and [`Shards::disable`], which take effect at once: for every packet whose
-/// translation begins afterwards, and for those that have begun and are not sent yet. Times are of CLOCK_BOOTTIME.
+/// [`Shards::lease`], [`Shards::enable`] and [`Shards::disable`], which take effect at once for every packet whose
+/// translation begins afterwards. A lease that ends, or is taken back, also stops those that have begun and are not sent
+/// yet. Times are of CLOCK_BOOTTIME.
 #[derive(Debug)]
 pub struct Shards {
     partition: Box<dyn Partition>,
     owned: Bits,
     ageing: Bits,
     gates: Box<dyn Gates>,
-    /// How often each was enabled and disabled: odd while it is enabled.
-    changes: Box<[AtomicU64]>,
+    /// For each, the number of its enabling; 0: it is not enabled.
+    enabled: Box<[AtomicU64]>,
+    enablings: AtomicU64,
+    /// How often a lease was taken back.
+    leases: AtomicU64,
 }
 
 fn words(number: usize) -> Box<[AtomicU64]> {
@@ -220,7 +224,9 @@ impl Shards {
             owned: Bits::none_of(number),
             ageing: Bits::none_of(number),
             gates: Box::new(gates),
-            changes: self::words(usize::from(number)),
+            enabled: self::words(usize::from(number)),
+            enablings: AtomicU64::new(0),
+            leases: AtomicU64::new(0),
         }
     }
 
@@ -248,33 +254,47 @@ impl Shards {
         self.ageing.has(shard)
     }
 
-    /// Packets of enabled shards are translated before this time of CLOCK_BOOTTIME. Zero: none from now on.
+    /// Packets of enabled shards are translated before this time of CLOCK_BOOTTIME. Zero takes the lease back: none are
+    /// from now on, and none of those that have begun is sent, even if there is a lease again by then: meanwhile other
+    /// gateways may have owned the shards.
     pub fn lease(&self, until: Duration) {
         self.gates.words()[0].store(nanos(until), Release);
+        if until.is_zero() {
+            self.leases.fetch_add(1, Release);
+        }
     }
 
     /// Packets of a shard are translated from now on, while the lease lasts. Before `quiet_until`, a time of
     /// CLOCK_BOOTTIME, those that the tables do not know are dropped without an answer, since sessions may be missing.
     /// Of a shard that is enabled already, only `quiet_until` changes.
     ///
-    /// To be called after the tables have been made ready: what the caller has written, packets see.
+    /// To be called after the tables have been made ready: what the caller has written, packets see. One thread at a time
+    /// may enable shards.
     pub fn enable(&self, shard: u16, quiet_until: Option<Duration>) {
-        self.set(shard, quiet_until.map_or(0, nanos), true);
+        let Some(enabled) = self.enabled.get(usize::from(shard)) else { return };
+        self.from(shard).store(quiet_until.map_or(0, nanos), Release);
+        if enabled.load(Relaxed) == 0 {
+            // Who sees that it counts, sees it enabled.
+            let number = self.enablings.load(Relaxed) + 1;
+            enabled.store(number, Release);
+            self.enablings.store(number, Release);
+        }
     }
 
-    /// No packet of a shard is translated from now on: they are [`Verdict::Elsewhere`](crate::Verdict::Elsewhere). Of those
-    /// that have begun, none is sent that has not passed its last check; `fordway_engine::Threads` says when the last
-    /// of these has left.
+    /// No packet of a shard is translated from now on: they are [`Verdict::Elsewhere`](crate::Verdict::Elsewhere). Those
+    /// that have begun still leave while the lease lasts; `fordway_engine::Threads` says when the last one has.
     pub fn disable(&self, shard: u16) {
-        self.set(shard, NEVER, false);
+        if let Some(enabled) = self.enabled.get(usize::from(shard)) {
+            self.from(shard).store(NEVER, Release);
+            enabled.store(0, Release);
+        }
     }
 
-    fn set(&self, shard: u16, from: u64, enabled: bool) {
-        let Some(changes) = self.changes.get(usize::from(shard)) else { return };
-        self.from(shard).store(from, Release);
-        let step = |changes| ((changes % 2 == 1) != enabled).then_some(changes + 1);
-        // An error says that it is so already.
-        let _ = changes.fetch_update(Release, Relaxed, step);
+    /// How often shards were enabled that were not. A thread that lets only so many of them count ([`State::enablings`])
+    /// sees none enabled in between.
+    #[must_use]
+    pub fn enablings(&self) -> u64 {
+        self.enablings.load(Acquire)
     }
 
     fn from(&self, shard: u16) -> &AtomicU64 {
@@ -308,41 +328,39 @@ impl Shards {
         }
     }
 
-    /// Whether a shard is enabled, whatever the lease.
+    /// Whether a shard is enabled, whatever the lease, as far as so many [enablings](Shards::enablings) count.
     #[must_use]
-    pub fn is_enabled(&self, shard: u16) -> bool {
-        let changes = self.changes.get(usize::from(shard));
-        changes.is_some_and(|changes| !changes.load(Acquire).is_multiple_of(2))
+    pub fn is_enabled(&self, shard: u16, enablings: u64) -> bool {
+        let enabled = self.enabled.get(usize::from(shard));
+        enabled.is_some_and(|it| (1..=enablings).contains(&it.load(Acquire)))
     }
 
-    /// Whether a packet of a shard may be translated at this time of CLOCK_BOOTTIME.
-    pub fn enter(&self, shard: u16, boottime: Duration) -> Result<Passage, Closed> {
-        let changes = self.changes.get(usize::from(shard)).ok_or(Closed::Elsewhere)?;
-        let changes = changes.load(Acquire);
-        if changes.is_multiple_of(2) {
+    /// Whether a packet of a shard may be translated at this time of CLOCK_BOOTTIME, as far as so many
+    /// [enablings](Shards::enablings) count.
+    pub fn enter(&self, shard: u16, boottime: Duration, enablings: u64) -> Result<Passage, Closed> {
+        let lease = self.leases.load(Acquire);
+        if !self.is_enabled(shard, enablings) {
             return Err(Closed::Elsewhere);
         }
         self.check_lease(boottime)?;
         let is_quiet = nanos(boottime) < self.from(shard).load(Relaxed);
-        Ok(Passage { shard, changes, is_quiet })
+        Ok(Passage { shard, lease, is_quiet })
     }
 
     /// Whether what the last packet has become may be sent at this time of CLOCK_BOOTTIME: the lease has not ended since
-    /// its translation began, and its shard was not disabled. `state`: by which it was translated. Also for ICMP errors that
-    /// answer a packet; those that concern no shard may always leave. An error is why it is dropped.
+    /// its translation began. Whether its shard was disabled does not matter: another gateway gets it when this packet has
+    /// left. `state`: by which it was translated. Also for ICMP errors that answer a packet; those that concern no shard may
+    /// always leave. An error is why it is dropped.
     pub fn let_leave(&self, state: &State, boottime: Duration) -> Result<(), DropReason> {
         let mut entered = state.entered.iter().flatten();
         Ok(entered.try_for_each(|passage| self.still(passage, boottime))?)
     }
 
-    /// Whether what was translated may be sent at this time of CLOCK_BOOTTIME. A shard that was disabled meanwhile, and
-    /// enabled again, may have had another owner in between.
-    pub fn still(&self, passage: &Passage, boottime: Duration) -> Result<(), Closed> {
-        let changes = self.changes.get(usize::from(passage.shard)).ok_or(Closed::Elsewhere)?;
-        if changes.load(Acquire) != passage.changes {
-            return Err(Closed::Elsewhere);
-        }
-        self.check_lease(boottime)
+    fn still(&self, passage: &Passage, boottime: Duration) -> Result<(), Closed> {
+        // First the lease: if it is a later one, the earlier one is seen as taken back.
+        self.check_lease(boottime)?;
+        let is_same = self.leases.load(Acquire) == passage.lease;
+        if is_same { Ok(()) } else { Err(Closed::LeaseEnded) }
     }
 
     fn check_lease(&self, boottime: Duration) -> Result<(), Closed> {

@@ -80,6 +80,11 @@ impl Gateway {
         self.shards().let_leave(&self.state, boottime)
     }
 
+    /// The shards whose lease the last packet needs to leave.
+    fn entered(&self) -> Vec<u16> {
+        self.state.entered.iter().flatten().map(|it| it.shard).collect()
+    }
+
     /// A datagram of a host; gives its transport address.
     fn bound(&mut self, number: u16) -> (Ipv4Addr, u16) {
         let out = self.forward(&v6(number, SERVER.0, &udp_segment(9, 53)));
@@ -143,24 +148,48 @@ fn who_does_not_tell_the_time_has_no_lease() {
     assert_eq!(gateway.verdict(&v6(2, SERVER.0, &udp_segment(9, 53))), ENDED);
 }
 
+/// Its next owner waits for it.
 #[test]
-fn a_shard_that_is_disabled_meanwhile_sends_nothing_more() {
+fn what_has_begun_leaves_though_its_shard_is_disabled() {
     let mut gateway = Gateway::new(&[0]);
     gateway.bound(2);
-    gateway.shards().enable(0, Some(BOOT));
-    assert_eq!(gateway.may_leave(BOOT), Ok(()), "it was not disabled");
     gateway.shards().disable(0);
-    assert_eq!(gateway.may_leave(BOOT), Err(DropReason::OtherShard));
+    gateway.shards().disable(0);
+    assert_eq!(gateway.may_leave(BOOT), Ok(()));
     assert_eq!(gateway.verdict(&v6(2, SERVER.0, &udp_segment(9, 53))), Verdict::Elsewhere(0));
     assert_eq!(gateway.may_leave(BOOT), Ok(()), "it has entered no shard");
-    gateway.shards().enable(0, None);
+}
+
+#[test]
+fn what_has_begun_does_not_leave_by_another_lease() {
+    let mut gateway = Gateway::new(&[0]);
     gateway.bound(2);
-    gateway.shards().disable(0);
+    gateway.shards().lease(BOOT + Duration::from_secs(1));
+    assert_eq!(gateway.may_leave(BOOT), Ok(()), "the same lease");
+    gateway.shards().lease(Duration::ZERO);
+    gateway.shards().lease(BOOT + Duration::from_secs(1));
+    // Other gateways may have owned its shard in between.
+    assert_eq!(gateway.may_leave(BOOT), Err(DropReason::LeaseEnded));
+    gateway.bound(2);
+    assert_eq!(gateway.may_leave(BOOT), Ok(()));
+}
+
+/// A thread that has packets of a shard waiting lets none overtake them.
+#[test]
+fn enablings_count_when_the_thread_says_so() {
+    let mut gateway = Gateway::new(&[0]);
+    let packet = v6(2, SERVER.0, &udp_segment(9, 53));
+    gateway.state.enablings = gateway.shards().enablings();
+    assert_eq!(gateway.verdict(&packet), Verdict::Forward);
+    gateway.shards().enable(0, None);
+    assert_eq!(gateway.verdict(&packet), Verdict::Forward, "it was enabled already");
     gateway.shards().disable(0);
     gateway.shards().enable(0, None);
-    // Another gateway may have owned it in between.
-    assert_eq!(gateway.may_leave(BOOT), Err(DropReason::OtherShard));
-    assert_eq!(gateway.verdict(&v6(2, SERVER.0, &udp_segment(9, 53))), Verdict::Forward);
+    assert_eq!(gateway.verdict(&packet), Verdict::Elsewhere(0));
+    gateway.state.enablings = gateway.shards().enablings();
+    assert_eq!(gateway.verdict(&packet), Verdict::Forward);
+    gateway.shards().disable(0);
+    assert_eq!(gateway.verdict(&packet), Verdict::Elsewhere(0), "at once");
 }
 
 /// An error about a host's packet, or about one to it, belongs to the host's shard, whoever sends the error.
@@ -178,9 +207,8 @@ fn errors_go_by_what_they_quote() {
         let about6 = routers.map(|router| error_v6(router, &to_host));
         for error in [&about4, &about6[0], &about6[1]] {
             gateway.forward(error);
-            assert_eq!(gateway.may_leave(BOOT), Ok(()));
+            assert_eq!(gateway.entered(), [shard]);
             gateway.shards().disable(shard);
-            assert_eq!(gateway.may_leave(BOOT), Err(DropReason::OtherShard));
             assert_eq!(gateway.run(error), (Verdict::Elsewhere(shard), error.clone()));
             gateway.shards().enable(shard, None);
         }
@@ -246,14 +274,8 @@ fn a_packet_hairpins_where_both_shards_are_translated() {
     let packet = v6(2, target.0, &udp_segment(9, target.1));
     let out = gateway.forward(&packet);
     assert_eq!((out[0] >> 4, &out[24..40]), (6, &host(1).octets()[..]));
-    // Neither shard may be lost before it leaves.
-    for shard in [0, 1] {
-        gateway.forward(&packet);
-        assert_eq!(gateway.may_leave(BOOT), Ok(()));
-        gateway.shards().disable(shard);
-        assert_eq!(gateway.may_leave(BOOT), Err(DropReason::OtherShard));
-        gateway.shards().enable(shard, None);
-    }
+    assert_eq!(gateway.entered(), [0, 1]);
+    assert_eq!(gateway.may_leave(BOOT), Ok(()));
     gateway.shards().disable(1);
     assert_eq!(gateway.forward(&packet)[0] >> 4, 4);
 }
@@ -323,11 +345,13 @@ fn fragments_from_ipv6_go_to_the_owner_as_they_came() {
     let fragment = |number, offset: u8, more: u8| {
         let header = [protocol::UDP, 0, 0, offset | more, 0, 0, 0, 1];
         let octets = [&header[..], &[0; 16]].concat();
-        gateway.translator.fragment_elsewhere(&v6_of(number, SERVER.0, 44, &octets))
+        let fragment = v6_of(number, SERVER.0, 44, &octets);
+        gateway.translator.fragment_elsewhere(&fragment, &gateway.state)
     };
     assert_eq!([fragment(1, 0, 1), fragment(1, 16, 0), fragment(1, 16, 1)], [Some(1); 3]);
     assert_eq!([fragment(1, 0, 0), fragment(2, 0, 1), fragment(2, 16, 0)], [None; 3]);
-    assert_eq!(gateway.translator.fragment_elsewhere(&v6(1, SERVER.0, &udp_segment(1, 1))), None);
+    let whole = v6(1, SERVER.0, &udp_segment(1, 1));
+    assert_eq!(gateway.translator.fragment_elsewhere(&whole, &gateway.state), None);
 }
 
 /// A packet of either side, of hosts 1 to 4, with or without a session.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use fordway_cluster::Member;
 use fordway_clusterd::Owners;
@@ -117,6 +118,11 @@ impl HandOver for All {
 
     fn is_own(&self, shard: u16) -> bool {
         self.owners.is_own(shard)
+    }
+
+    /// A move that takes longer has been given up.
+    fn patience(&self) -> Duration {
+        Duration::from_millis(100)
     }
 }
 
