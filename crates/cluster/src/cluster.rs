@@ -149,6 +149,13 @@ pub enum Action {
         /// For the answer.
         ticket: u64,
     },
+    /// The next owner of a shard knows that it is: packets may be handed over to it.
+    Known {
+        /// Which shard.
+        shard: Shard,
+        /// Its owner.
+        owner: Member,
+    },
     /// Remove all records of a shard from the data path's tables, and forget their epoch; done before the next action.
     Clear {
         /// Which shard.

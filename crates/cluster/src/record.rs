@@ -192,6 +192,13 @@ pub enum Message {
         /// The standby has what the owner had then.
         ready: bool,
     },
+    /// The sender knows [`Message::Written`]: packets of the shard may be handed over to it.
+    Known {
+        /// Which shard.
+        shard: Shard,
+        /// Its revision.
+        revision: Revision,
+    },
 }
 
 /// Version of the encoding.

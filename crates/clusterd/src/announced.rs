@@ -147,6 +147,10 @@ impl<D: DataPath> DataPath for Announced<D> {
         self.inner.owner(shard, owner);
     }
 
+    fn known(&mut self, shard: Shard, owner: Member) {
+        self.inner.known(shard, owner);
+    }
+
     fn changes(&mut self) -> Vec<Change> {
         if self.next.is_some_and(|next| next <= boottime::now()) {
             self.settle();

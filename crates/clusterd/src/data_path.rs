@@ -28,8 +28,12 @@ pub trait DataPath: Send {
     /// so unknown packets are dropped without an answer for a second.
     fn translate(&mut self, shard: Shard, epoch: u64, is_quiet: bool);
 
-    /// Who owns a shard, as far as is known: its packets are to be handed over to that gateway, if it is another one.
+    /// Who owns a shard, as far as is known: its packets are to be handed over to that gateway, if it is another one, as soon as
+    /// that one can be supposed to know it.
     fn owner(&mut self, shard: Shard, owner: Member);
+
+    /// The owner of a shard knows that it is.
+    fn known(&mut self, shard: Shard, owner: Member);
 
     /// What has happened since the last call, in order. The [`Notify`](tokio::sync::Notify) that the member was given is notified when
     /// there is something, at most a few milliseconds later.

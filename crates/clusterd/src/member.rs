@@ -248,6 +248,7 @@ impl<D: DataPath> Member<D> {
                 self.moves.stopped.add(1);
                 self.data.stop(shard, ticket);
             }
+            Action::Known { shard, owner } => self.data.known(shard, owner),
             Action::Clear { shard } => {
                 self.moves.emptied.add(1);
                 self.data.clear(shard);

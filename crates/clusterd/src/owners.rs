@@ -7,9 +7,9 @@ use std::time::Duration;
 use fordway_cluster::{Member, Shard};
 use fordway_serve::boottime;
 
-/// The next owner of a shard knows it so long after this gateway at the latest, in general. If it is handed a packet before, it
-/// hands it back, and the packet's hop limit ends soon.
-pub(crate) const TOLD: Duration = Duration::from_millis(10);
+/// The next owner of a shard knows it so long after this gateway at the latest, in general, unless it says before that it
+/// does. If it is handed a packet before it knows, it hands it back, and the packet's hop limit ends soon.
+const TOLD: Duration = Duration::from_millis(10);
 
 /// No number of a gateway's: nobody is known to own the shard.
 const NOBODY: u16 = u16::MAX;
@@ -21,6 +21,8 @@ pub struct Owners {
     of: Vec<AtomicU16>,
     /// When each was this gateway's last, in ns of CLOCK_BOOTTIME; 0: never.
     left: Vec<AtomicU64>,
+    /// For so long after that it is supposed not to know.
+    pub(crate) told: Duration,
 }
 
 impl Owners {
@@ -28,7 +30,8 @@ impl Owners {
     #[must_use]
     pub fn unknown(me: Member, shards: u16) -> Owners {
         let of = (0..shards).map(|_| AtomicU16::new(NOBODY)).collect();
-        Owners { me, of, left: (0..shards).map(|_| AtomicU64::new(0)).collect() }
+        let left = (0..shards).map(|_| AtomicU64::new(0)).collect();
+        Owners { me, of, left, told: TOLD }
     }
 
     /// The owner of a shard, as far as is known.
@@ -47,7 +50,14 @@ impl Owners {
 
     fn has_just_left(&self, shard: u16) -> bool {
         let left = self.left.get(usize::from(shard)).map_or(0, |left| left.load(Relaxed));
-        left != 0 && boottime::now().saturating_sub(Duration::from_nanos(left)) < TOLD
+        left != 0 && boottime::now().saturating_sub(Duration::from_nanos(left)) < self.told
+    }
+
+    /// The owner of a shard knows that it is.
+    pub(crate) fn know(&self, shard: Shard) {
+        if let Some(left) = self.left.get(usize::from(shard.0)) {
+            left.store(0, Relaxed);
+        }
     }
 
     /// Gives whether this gateway owns it no longer, from now on.
@@ -80,5 +90,7 @@ mod tests {
         assert!(!owners.is_own(0) && !owners.set(Shard(2), Member(1)));
         owners.left[0].store(u64::MAX, Relaxed);
         assert!(owners.is_own(0));
+        owners.know(Shard(0));
+        assert!(!owners.is_own(0));
     }
 }

@@ -19,7 +19,7 @@ use fordway_xlat::nat64::{Nat64, Shards, Sweeper};
 use tokio::sync::Notify;
 
 use crate::data_path::{Change, DataPath};
-use crate::owners::{Owners, TOLD};
+use crate::owners::Owners;
 
 /// From the beginning of a scan to that of the next, at least.
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -410,9 +410,17 @@ impl DataPath for Tables {
 
     fn owner(&mut self, shard: Shard, owner: Member) {
         if self.shared.settings.owners.set(shard, owner) {
-            let due = Instant::now() + TOLD;
+            let due = Instant::now() + self.shared.settings.owners.told;
             self.shared.lock().ways.push((due, shard, owner));
         } else {
+            self.shared.open_way(shard, owner);
+        }
+    }
+
+    fn known(&mut self, shard: Shard, owner: Member) {
+        if self.shared.settings.owners.of(shard.0) == Some(owner) {
+            self.shared.settings.owners.know(shard);
+            self.shared.lock().ways.retain(|(_, other, _)| *other != shard);
             self.shared.open_way(shard, owner);
         }
     }

@@ -48,6 +48,14 @@ impl Cluster {
             }
             Message::Written { shard, revision, record } => {
                 self.shard_entry(now, shard, revision, record, out);
+                out.push(Action::Send { to: from, message: Message::Known { shard, revision } });
+                None
+            }
+            Message::Known { shard, revision } => {
+                let (seen, record) = self.shards.get(usize::from(shard.0))?.seen?;
+                if (revision, from) == (seen, record.owner) {
+                    out.push(Action::Known { shard, owner: from });
+                }
                 None
             }
             Message::Replicate { shard, epoch, number, digest, step } => {

@@ -325,6 +325,33 @@ fn a_shard_is_taken_at_once_by_who_is_ready_and_should_and_by_others_later() {
     assert_eq!(taken(&single), [true; 4]);
 }
 
+/// Both sides of a planned move, when the store has its outcome.
+#[test]
+fn the_next_owner_says_that_it_knows() {
+    let shard = Shard(0);
+    let record = |owner, epoch| ShardRecord { epoch, owner, incarnation: 4, wish: None };
+    let mut single = Single::new(settings());
+    single.give(Input::Synced);
+    let message = Message::Written { shard, revision: 7, record: record(Member(1), 2) };
+    single.give(Input::Received { from: Member(2), message });
+    let says = Message::Known { shard, revision: 7 };
+    assert!(single.done.contains(&Action::Send { to: Member(2), message: says }));
+
+    let mut entry = |revision, owner, epoch| {
+        let (key, value) = (Key::Shard(shard), Some(Value::Shard(record(owner, epoch))));
+        single.give(Input::Entry { key, revision, value });
+        let mut hears = |from, revision| {
+            single.done.clear();
+            let message = Message::Known { shard, revision };
+            single.give(Input::Received { from, message });
+            single.done.contains(&Action::Known { shard, owner: from })
+        };
+        [hears(Member(2), 108), hears(Member(3), 109), hears(Member(2), 109)]
+    };
+    assert_eq!(entry(108, Member(2), 3), [true, false, false]);
+    assert_eq!(entry(109, Member(2), 5), [false, false, true], "and not of an earlier move");
+}
+
 #[test]
 fn gateways_are_shown_as_the_store_has_them_with_the_time_since() {
     let mut single = Single::new(settings());

@@ -39,7 +39,9 @@ fn start(nat: &Arc<Nat64>) -> Result<Tables, TablesError> {
     let config = Config { pool6: vec!["64:ff9b::/96".parse().unwrap()], ..Config::default() };
     let translator = Translator::nat64(config, Arc::clone(nat)).unwrap();
     let engine = fordway_engine::Tables::idle(Arc::new(translator).into());
-    let owners = Arc::new(Owners::unknown(Member(0), SHARDS));
+    let mut owners = Owners::unknown(Member(0), SHARDS);
+    owners.told = Duration::from_secs(3600);
+    let owners = Arc::new(owners);
     let (wake, stats) = Default::default();
     Tables::start(
         engine,
@@ -48,7 +50,7 @@ fn start(nat: &Arc<Nat64>) -> Result<Tables, TablesError> {
             wake,
             owners,
             stats,
-            ways: BTreeMap::new(),
+            ways: BTreeMap::from([(Member(7), 70)]),
             programs: Some(wait),
         },
     )
@@ -250,6 +252,25 @@ fn owners_are_known_when_they_were_told() {
     gateway.tables.owner(Shard(2), Member(7));
     gateway.tables.owner(Shard(SHARDS), Member(1));
     assert_eq!([1, 2, SHARDS].map(|n| owners.of(n)), [None, Some(Member(7)), None]);
+}
+
+/// Packets may be handed over as soon as the next owner has said so.
+#[test]
+fn an_owner_that_knows_gets_its_packets_at_once() {
+    let gates: Arc<Box<[AtomicU64]>> = Arc::new((0..13).map(|_| AtomicU64::new(0)).collect());
+    let sizes = Sizes { bibs: 64, sessions: 64, subscribers: 16 };
+    let shards = Shards::with(map(), Arc::clone(&gates));
+    let mut gateway = Gateway::of(shards, sizes, &Arc::new(Heap::new(&sizes, [1, 2])));
+    let owners = Arc::clone(&gateway.tables.shared.settings.owners);
+    let is_open = || (owners.is_own(2), gates[1 + 3 * 2 + 2].load(Relaxed));
+    gateway.tables.owner(Shard(2), Member(0));
+    gateway.tables.owner(Shard(2), Member(7));
+    assert_eq!(is_open(), (true, 0));
+    gateway.tables.known(Shard(2), Member(6));
+    assert_eq!(is_open(), (true, 0));
+    gateway.tables.known(Shard(2), Member(7));
+    assert_eq!(is_open(), (false, 70));
+    assert!(gateway.tables.shared.lock().ways.is_empty());
 }
 
 /// Packets make entries during a scan.

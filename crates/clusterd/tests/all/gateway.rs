@@ -96,6 +96,8 @@ impl DataPath for Ledger {
 
     fn owner(&mut self, _shard: Shard, _owner: Number) {}
 
+    fn known(&mut self, _shard: Shard, _owner: Number) {}
+
     fn changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.tables.lock().unwrap().changes)
     }
