@@ -41,11 +41,10 @@ struct Pulses {
 }
 
 impl Pulses {
-    fn start(world: &World) -> Pulses {
+    fn start(world: &World, listener: &TcpListener) -> Pulses {
         let fate = Arc::new(Fate::default());
         let mut threads = Vec::new();
-        let listener = world.server.inside(|| TcpListener::bind("[::]:0").unwrap());
-        let to = target(&listener);
+        let to = target(listener);
         for number in 0..CONNECTIONS {
             world.send_from(1 + number % SUBSCRIBERS);
             let client = world.client.inside(|| TcpStream::connect_timeout(&to, PATIENCE).unwrap());
@@ -93,11 +92,10 @@ impl Fate {
 }
 
 /// Both ends of so many connections.
-fn open_idle(world: &World, number: u64) -> Vec<[TcpStream; 2]> {
+fn open_idle(world: &World, listener: &TcpListener, number: u64) -> Vec<[TcpStream; 2]> {
     let most = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
-    let listener = world.server.inside(|| TcpListener::bind("[::]:0").unwrap());
-    let to = target(&listener);
+    let to = target(listener);
     let open = |number: u64| {
         if number.is_multiple_of(1000) {
             world.send_from(1 + number / 1000 % SUBSCRIBERS);
@@ -106,6 +104,25 @@ fn open_idle(world: &World, number: u64) -> Vec<[TcpStream; 2]> {
         [client, listener.accept().unwrap().0]
     };
     (0..number).map(open).collect()
+}
+
+/// How many of them no octet passes both ways any more.
+fn broken(connections: &mut [[TcpStream; 2]]) -> usize {
+    let mut pass = |from: usize, to: usize| {
+        for ends in connections.iter_mut() {
+            // What has broken says so when the other end waits for it.
+            let _ = ends[from].write_all(&[1]);
+        }
+        connections.iter_mut().map(|ends| receive(&mut ends[to])).collect::<Vec<_>>()
+    };
+    let there = pass(0, 1);
+    let back = pass(1, 0);
+    there.iter().zip(&back).filter(|(there, back)| !(**there && **back)).count()
+}
+
+fn receive(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(BROKEN)).unwrap();
+    stream.read_exact(&mut [0]).is_ok()
 }
 
 /// The listener, as the clients see it.
@@ -126,10 +143,12 @@ fn stalls_are_measured() {
         let first = world.start(0);
         let mut second = world.start(1);
         world.until("both own shards", &[0, 1], |all| is_shared(all, 0));
-        let idle = open_idle(&world, idle());
-        let pulses = Pulses::start(&world);
+        // One server, so that each connection has a port of its own.
+        let listener = world.server.inside(|| TcpListener::bind("[::]:0").unwrap());
+        let mut idle = open_idle(&world, &listener, idle());
+        let pulses = Pulses::start(&world, &listener);
+        let records = (CONNECTIONS + idle.len() as u64) * 2 + SUBSCRIBERS;
         let both = || {
-            let records = (CONNECTIONS + idle.len() as u64) * 2 + SUBSCRIBERS;
             world.until("both own shards", &[0, 1], |all| is_shared(all, records));
         };
         both();
@@ -141,6 +160,7 @@ fn stalls_are_measured() {
             both();
             println!("{engine}: join: {:?} ms, broken", pulses.take());
         }
+        println!("{engine}: {} idle connections, broken: {}", idle.len(), broken(&mut idle));
         for _ in 0..TRIALS {
             let began = Instant::now();
             second.kill();
@@ -151,6 +171,7 @@ fn stalls_are_measured() {
             both();
             println!("{engine}: start: {:?} ms, broken", pulses.take());
         }
+        println!("{engine}: {} idle connections, broken: {}", idle.len(), broken(&mut idle));
         pulses.end();
         second.stop();
         first.stop();
