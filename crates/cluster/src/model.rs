@@ -16,7 +16,7 @@ use std::sync::Arc;
 use stateright::{Model, Property};
 
 use crate::mutant::Mutant;
-use crate::record::{Key, Member, Message, Revision, Value};
+use crate::record::{Key, Member, Message, RecordKey, Revision, Value};
 use crate::settings::{Fencing, Settings, Timing};
 use crate::shard::Shard;
 
@@ -124,6 +124,8 @@ enum Packet {
     Synced(usize, u64, Vec<(Key, Revision, Value)>),
     /// From the data path to a process.
     Stopped(usize, u64, Shard, u64),
+    /// A process wants records of its data path's.
+    Chunk(usize, u64, Shard, Option<RecordKey>, usize),
 }
 
 impl Packet {
@@ -135,13 +137,16 @@ impl Packet {
             Packet::Entry(to, ..) | Packet::Refused(to, ..) | Packet::Synced(to, ..) => {
                 (STORE, *to)
             }
-            Packet::Stopped(at, ..) => (*at, *at),
+            Packet::Stopped(at, ..) | Packet::Chunk(at, ..) => (*at, *at),
         }
     }
 
     /// Whether it can get lost, or come twice.
     fn is_unsafe(&self) -> bool {
-        !matches!(self, Packet::Sync(_) | Packet::Synced(..) | Packet::Stopped(..))
+        !matches!(
+            self,
+            Packet::Sync(_) | Packet::Synced(..) | Packet::Stopped(..) | Packet::Chunk(..)
+        )
     }
 }
 

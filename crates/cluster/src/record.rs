@@ -95,8 +95,10 @@ pub type RecordKey = [u8; 24];
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {
     /// Key.
+    #[serde(with = "serde_bytes")]
     pub key: RecordKey,
     /// Value; `None`: removed.
+    #[serde(with = "serde_bytes")]
     pub value: Option<Box<[u8]>>,
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fordway_cluster::{
-    Action, Cluster, Command, GatewayStatus, Input, Key, Message, Nanos, Phase, Settings,
-    ShardStatus, WrongTiming,
+    Action, Cluster, Command, GatewayStatus, Input, Key, Message, Nanos, Phase, RecordKey,
+    Settings, Shard, ShardStatus, WrongTiming,
 };
 use fordway_counters::cluster::{ChannelStats, ShardCounters, ShardStats, StoreStats};
 use fordway_serve::boottime::{self, Alarm};
@@ -16,10 +16,12 @@ use crate::channel::{Channel, ChannelError, ChannelSettings};
 use crate::data_path::{Change, DataPath};
 use crate::store::{Store, StoreError, StoreSettings};
 
-/// Inputs that wait.
+/// Inputs of the store that wait.
 const QUEUE: usize = 4096;
-/// Inputs that are taken without a look at the time.
-const BURST: usize = 64;
+/// Messages that wait, of up to hundreds of records each.
+const MESSAGES: usize = 64;
+/// Inputs are taken for so long before it is looked at the time and the store again: whatever comes, the lease is renewed.
+const BURST: Duration = Duration::from_millis(1);
 
 /// What a member is told.
 #[derive(Clone, Debug)]
@@ -118,8 +120,10 @@ pub struct Member<D> {
     store: Store,
     channel: Channel,
     data: D,
-    /// What comes from the store and from other gateways.
-    inputs: mpsc::Receiver<Input>,
+    from_store: mpsc::Receiver<Input>,
+    from_others: mpsc::Receiver<Input>,
+    /// Records that are to be read: shard, after which key, how many at most.
+    reads: VecDeque<(Shard, Option<RecordKey>, usize)>,
     requests: mpsc::Receiver<Request>,
     wake: Arc<Notify>,
     alarm: Alarm,
@@ -151,10 +155,11 @@ impl<D: DataPath> Member<D> {
         for (shard, epoch, records) in data.loaded() {
             cluster.handle(now(), Input::Loaded { shard, epoch, records }, &mut Vec::new());
         }
-        let (sender, inputs) = mpsc::channel(QUEUE);
+        let (to_me, from_store) = mpsc::channel(QUEUE);
+        let (others, from_others) = mpsc::channel(MESSAGES);
         let name = format!("fordway-{}", settings.protocol.me.0);
-        let channel = Channel::open(&settings.channel, sender.clone())?;
-        let store = Store::open(&settings.store, &name, sender).await?;
+        let channel = Channel::open(&settings.channel, others)?;
+        let store = Store::open(&settings.store, &name, to_me).await?;
         let (handle, requests) = mpsc::channel(1);
         let alarm = Alarm::new()?;
         let member = Self {
@@ -162,7 +167,9 @@ impl<D: DataPath> Member<D> {
             store,
             channel,
             data,
-            inputs,
+            from_store,
+            from_others,
+            reads: VecDeque::new(),
             requests,
             wake,
             alarm,
@@ -176,14 +183,21 @@ impl<D: DataPath> Member<D> {
     pub async fn run(mut self) -> Result<Ended, Error> {
         loop {
             self.feed(Input::Tick);
+            self.burst(Self::read_next);
             if let Some(ended) = self.look() {
                 return Ok(ended);
             }
+            // What connects to the store and to others has its turn.
+            tokio::task::yield_now().await;
             let at = self.cluster.wakeup();
             self.alarm.set((at != Nanos::MAX).then(|| Duration::from_nanos(at)))?;
             tokio::select! {
+                biased;
                 done = self.alarm.wait() => done?,
-                () = self.wake.notified() => {}
+                Some(input) = self.from_store.recv() => {
+                    self.feed(input);
+                    self.burst(|me| me.from_store.try_recv().map(|input| me.feed(input)).is_ok());
+                }
                 request = self.requests.recv() => match request {
                     Some(Request::Command(command)) => self.feed(Input::Command(command)),
                     // Who has asked may have gone.
@@ -193,46 +207,59 @@ impl<D: DataPath> Member<D> {
                         return Ok(Ended::Released);
                     }
                 },
-                Some(input) = self.inputs.recv() => {
+                () = self.wake.notified() => {}
+                Some(input) = self.from_others.recv() => {
                     self.feed(input);
-                    // What waits, waits already; and the time is looked at now and then.
-                    for _ in 1..BURST {
-                        let Ok(input) = self.inputs.try_recv() else { break };
-                        self.feed(input);
-                    }
+                    self.burst(|me| me.from_others.try_recv().map(|input| me.feed(input)).is_ok());
                 }
+                () = std::future::ready(()), if !self.reads.is_empty() => {}
             }
         }
+    }
+
+    /// Does what waits already, for a while. `step` gives whether there was something.
+    fn burst(&mut self, step: impl Fn(&mut Self) -> bool) {
+        let began = Instant::now();
+        while began.elapsed() < BURST && step(self) {}
+    }
+
+    /// Gives the protocol the records that it has asked for first, after all changes that they show.
+    fn read_next(&mut self) -> bool {
+        let Some((shard, after, most)) = self.reads.pop_front() else { return false };
+        let (before, records, is_last) = self.data.read(shard, after, most);
+        let chunk = Input::Chunk { shard, after, records, is_last };
+        told(before).chain([chunk]).for_each(|input| self.give(input));
+        true
     }
 
     /// Gives the protocol an input, after what the data path has to tell, and does what it wants.
     fn feed(&mut self, input: Input) {
-        let mut inputs: VecDeque<Input> = told(self.data.changes()).collect();
-        inputs.push_back(input);
-        while let Some(input) = inputs.pop_front() {
-            let of_shard = match &input {
-                Input::Entry { key: Key::Shard(shard), .. }
-                | Input::Received { message: Message::Written { shard, .. }, .. } => Some(*shard),
-                _ => None,
-            };
-            let mut actions = Vec::new();
-            self.cluster.handle(now(), input, &mut actions);
-            if self.cluster.phase() == Phase::Replaced {
-                // The data path is another process's.
-                return;
-            }
-            if let Some(shard) = of_shard
-                && let Some(owner) = self.cluster.owner(shard)
-            {
-                self.data.owner(shard, owner);
-            }
-            for action in actions {
-                self.act(action, &mut inputs);
-            }
-        }
+        let before = self.data.changes();
+        told(before).chain([input]).for_each(|input| self.give(input));
     }
 
-    fn act(&mut self, action: Action, inputs: &mut VecDeque<Input>) {
+    /// The same, of an input that is the data path's last.
+    fn give(&mut self, input: Input) {
+        let of_shard = match &input {
+            Input::Entry { key: Key::Shard(shard), .. }
+            | Input::Received { message: Message::Written { shard, .. }, .. } => Some(*shard),
+            _ => None,
+        };
+        let mut actions = Vec::new();
+        self.cluster.handle(now(), input, &mut actions);
+        if self.cluster.phase() == Phase::Replaced {
+            // The data path is another process's.
+            return;
+        }
+        if let Some(shard) = of_shard
+            && let Some(owner) = self.cluster.owner(shard)
+        {
+            self.data.owner(shard, owner);
+        }
+        actions.into_iter().for_each(|action| self.act(action));
+    }
+
+    fn act(&mut self, action: Action) {
         match action {
             Action::Write { key, expected, value } => self.store.write(key, expected, value),
             Action::Read { key } => self.store.read(key),
@@ -255,9 +282,7 @@ impl<D: DataPath> Member<D> {
             }
             Action::Apply { shard, records } => self.data.apply(shard, &records),
             Action::ReadRecords { shard, after, most } => {
-                let (before, records, is_last) = self.data.read(shard, after, most);
-                inputs.extend(told(before));
-                inputs.push_back(Input::Chunk { shard, after, records, is_last });
+                self.reads.push_back((shard, after, most));
             }
         }
     }

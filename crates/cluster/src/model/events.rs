@@ -372,6 +372,12 @@ impl World {
                     self.feed(at, input);
                 }
             }
+            Packet::Chunk(at, process, shard, after, most) => {
+                if self.is_process(at, process) {
+                    let input = self.nodes[at].chunk(shard, after, most);
+                    self.feed(at, input);
+                }
+            }
         }
     }
 
@@ -395,6 +401,9 @@ impl World {
                 Action::Read { key } => Packet::Read(n, key),
                 Action::Send { to, message } => Packet::Peer(n, to.0.into(), message),
                 Action::Stop { shard, ticket } => Packet::Stopped(n, process, shard, ticket),
+                Action::ReadRecords { shard, after, most } => {
+                    Packet::Chunk(n, process, shard, after, most)
+                }
                 _ => continue,
             };
             self.send(packet);

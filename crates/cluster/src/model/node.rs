@@ -158,19 +158,19 @@ impl Node {
     /// Gives the process an input, after what the data path has to tell, and does what it wants in the data path.
     pub(super) fn feed(&mut self, time: u64, input: Input) -> Done {
         let now = self.clock(time);
-        let mut inputs: VecDeque<Input> = VecDeque::new();
+        let mut inputs = Vec::new();
         for number in 0..self.tables.len() {
             inputs.extend(self.changes(number));
         }
-        inputs.push_back(input);
+        inputs.push(input);
         let mut done = Done { actions: Vec::new(), began: Vec::new() };
-        while let Some(input) = inputs.pop_front() {
+        for input in inputs {
             let mut actions = Vec::new();
             if let Some(cluster) = &mut self.cluster {
                 cluster.handle(now, input, &mut actions);
             }
             for action in actions {
-                self.act(action, &mut inputs, &mut done);
+                self.act(action, &mut done);
             }
         }
         done
@@ -184,7 +184,7 @@ impl Node {
         (!records.is_empty()).then_some(Input::Changed { shard, records })
     }
 
-    fn act(&mut self, action: Action, inputs: &mut VecDeque<Input>, done: &mut Done) {
+    fn act(&mut self, action: Action, done: &mut Done) {
         match action {
             Action::Lease { until } => self.until = until,
             Action::Translate { shard, epoch, .. } => {
@@ -206,16 +206,6 @@ impl Node {
                     put(&mut table.records, record);
                     put(&mut table.told, record);
                 }
-            }
-            Action::ReadRecords { shard, after, most } => {
-                inputs.extend(self.changes(shard.0.into()));
-                let table = &self.tables[usize::from(shard.0)];
-                // Small chunks, so that there are several.
-                let most = most.min(2);
-                let rest = table.records.iter().filter(|(key, _)| Some(**key) > after);
-                let records: Vec<_> = rest.clone().take(most).map(record).collect();
-                let is_last = rest.count() <= most;
-                inputs.push_back(Input::Chunk { shard, after, records, is_last });
             }
             other => {
                 match &other {
@@ -245,6 +235,17 @@ impl Node {
                 done.actions.push(other);
             }
         }
+    }
+
+    /// Records of a shard.
+    pub(super) fn chunk(&self, shard: Shard, after: Option<RecordKey>, most: usize) -> Input {
+        let table = &self.tables[usize::from(shard.0)];
+        // Small chunks, so that there are several.
+        let most = most.min(2);
+        let rest = table.records.iter().filter(|(key, _)| Some(**key) > after);
+        let records: Vec<_> = rest.clone().take(most).map(record).collect();
+        let is_last = rest.count() <= most;
+        Input::Chunk { shard, after, records, is_last }
     }
 
     /// The data path has stopped with a shard. `None`: it was told to go on.
