@@ -8,6 +8,7 @@
 //!
 //! The router sends everything to gw1, which hands over what gw2 owns.
 
+mod idle;
 mod stalls;
 
 use std::net::TcpStream;

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use fordway_testhost::{PATIENCE, can_use_tun, has_programs};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
+use super::idle::Idle;
 use super::{SHARDS, SUBSCRIBERS, World, is_shared, owned};
 
 const CONNECTIONS: u64 = 200;
@@ -91,40 +90,6 @@ impl Fate {
     }
 }
 
-/// Both ends of so many connections.
-fn open_idle(world: &World, listener: &TcpListener, number: u64) -> Vec<[TcpStream; 2]> {
-    let most = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
-    let to = target(listener);
-    let open = |number: u64| {
-        if number.is_multiple_of(1000) {
-            world.send_from(1 + number / 1000 % SUBSCRIBERS);
-        }
-        let client = world.client.inside(|| TcpStream::connect_timeout(&to, PATIENCE).unwrap());
-        [client, listener.accept().unwrap().0]
-    };
-    (0..number).map(open).collect()
-}
-
-/// How many of them no octet passes both ways any more.
-fn broken(connections: &mut [[TcpStream; 2]]) -> usize {
-    let mut pass = |from: usize, to: usize| {
-        for ends in connections.iter_mut() {
-            // What has broken says so when the other end waits for it.
-            let _ = ends[from].write_all(&[1]);
-        }
-        connections.iter_mut().map(|ends| receive(&mut ends[to])).collect::<Vec<_>>()
-    };
-    let there = pass(0, 1);
-    let back = pass(1, 0);
-    there.iter().zip(&back).filter(|(there, back)| !(**there && **back)).count()
-}
-
-fn receive(stream: &mut TcpStream) -> bool {
-    stream.set_read_timeout(Some(BROKEN)).unwrap();
-    stream.read_exact(&mut [0]).is_ok()
-}
-
 /// The listener, as the clients see it.
 fn target(listener: &TcpListener) -> SocketAddr {
     let server: IpAddr = "2001:db8:64::198.51.100.2".parse().unwrap();
@@ -145,9 +110,9 @@ fn stalls_are_measured() {
         world.until("both own shards", &[0, 1], |all| is_shared(all, 0));
         // One server, so that each connection has a port of its own.
         let listener = world.server.inside(|| TcpListener::bind("[::]:0").unwrap());
-        let mut idle = open_idle(&world, &listener, idle());
+        let mut idle = Idle::open(&world, &listener, target(&listener), idle());
         let pulses = Pulses::start(&world, &listener);
-        let records = (CONNECTIONS + idle.len() as u64) * 2 + SUBSCRIBERS;
+        let records = (CONNECTIONS + idle.number()) * 2 + SUBSCRIBERS;
         let both = || {
             world.until("both own shards", &[0, 1], |all| is_shared(all, records));
         };
@@ -160,7 +125,7 @@ fn stalls_are_measured() {
             both();
             println!("{engine}: join: {:?} ms, broken", pulses.take());
         }
-        println!("{engine}: {} idle connections, broken: {}", idle.len(), broken(&mut idle));
+        println!("{engine}: {} idle connections, broken: {}", idle.number(), idle.broken());
         for _ in 0..TRIALS {
             let began = Instant::now();
             second.kill();
@@ -171,7 +136,7 @@ fn stalls_are_measured() {
             both();
             println!("{engine}: start: {:?} ms, broken", pulses.take());
         }
-        println!("{engine}: {} idle connections, broken: {}", idle.len(), broken(&mut idle));
+        println!("{engine}: {} idle connections, broken: {}", idle.number(), idle.broken());
         pulses.end();
         second.stop();
         first.stop();
