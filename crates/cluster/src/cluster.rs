@@ -88,6 +88,9 @@ pub enum Input {
     Command(Command),
 }
 
+/// Messages of all streams without an acknowledgement, about.
+const FLIGHT: usize = 2048;
+
 /// What an operator can want.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
@@ -498,6 +501,7 @@ impl Cluster {
         StreamSettings {
             batch: timing.batch,
             resend: timing.resend,
+            flight: (FLIGHT / usize::from(self.settings.shards.max(1))).clamp(2, 16),
             idle: timing.renew,
             queue: self.settings.queue,
         }

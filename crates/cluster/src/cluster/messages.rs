@@ -84,7 +84,7 @@ impl Cluster {
                 let state = self.shards.get_mut(usize::from(shard.0))?;
                 let is_current = state.epoch() == epoch;
                 let sender = state.sender().filter(|s| s.standby() == Some(from) && is_current)?;
-                sender.acknowledge(next, ready);
+                sender.acknowledge(now, next, ready);
                 Some(shard)
             }
         }

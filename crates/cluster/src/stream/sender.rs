@@ -9,16 +9,17 @@ use super::Shadow;
 /// Records of a message at most.
 const BATCH: usize = 256;
 
-/// Messages that are sent again at a time.
-const RESENT: usize = 64;
+/// How often the time doubles after which messages are sent again.
+const DOUBLINGS: u32 = 3;
 
-/// Times and bounds of streams, in ns and records.
+/// Times and bounds of streams, in ns, records, and messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamSettings {
     pub(crate) batch: Nanos,
     pub(crate) resend: Nanos,
     pub(crate) idle: Nanos,
     pub(crate) queue: usize,
+    pub(crate) flight: usize,
 }
 
 /// How far the records that the owner has already are sent.
@@ -78,9 +79,11 @@ pub(crate) struct Sender {
     ready: bool,
     /// The highest number acknowledged.
     acknowledged: u64,
-    /// Last message sent; last one sent again.
+    /// Last message sent.
     sent_at: Nanos,
-    resent_at: Nanos,
+    /// When an acknowledgement was last of use, or messages were sent again; and how often since without one.
+    heard_at: Nanos,
+    silences: u32,
     /// Records that were dropped from the full queue.
     pub(crate) dropped: u64,
 }
@@ -100,7 +103,8 @@ impl Sender {
             ready: false,
             acknowledged: 0,
             sent_at: 0,
-            resent_at: 0,
+            heard_at: 0,
+            silences: 0,
             dropped: 0,
         }
     }
@@ -125,6 +129,7 @@ impl Sender {
         self.snapshot = Snapshot::Begins;
         self.ready = false;
         self.begun = 0;
+        self.silences = 0;
     }
 
     /// The standby has everything.
@@ -189,11 +194,13 @@ impl Sender {
     }
 
     /// All messages before `next` are applied.
-    pub(crate) fn acknowledge(&mut self, next: u64, ready: bool) {
+    pub(crate) fn acknowledge(&mut self, now: Nanos, next: u64, ready: bool) {
         if self.begun == 0 || next <= self.begun || next > self.next || next < self.acknowledged {
             return;
         }
-        self.acknowledged = next;
+        if next > self.acknowledged {
+            (self.acknowledged, self.heard_at, self.silences) = (next, now, 0);
+        }
         while self.window.front().is_some_and(|sent| sent.number < next) {
             self.in_window -= self.window.pop_front().map_or(0, |sent| sent.records());
         }
@@ -210,13 +217,24 @@ impl Sender {
 
     /// Sends what is pending, whatever its age.
     pub(crate) fn flush(&mut self, now: Nanos) -> Vec<Sent> {
-        let mut sent = Vec::new();
-        while !self.pending.is_empty() {
-            let rest = self.pending.split_off(self.pending.len().min(BATCH));
-            let records = std::mem::replace(&mut self.pending, rest);
-            sent.push(self.send(now, Step::Records(records)));
-        }
-        sent
+        std::iter::from_fn(|| self.send_pending(now)).collect()
+    }
+
+    fn send_pending(&mut self, now: Nanos) -> Option<Sent> {
+        let rest = self.pending.split_off(self.pending.len().min(BATCH));
+        let records = std::mem::replace(&mut self.pending, rest);
+        (!records.is_empty()).then(|| self.send(now, Step::Records(records)))
+    }
+
+    /// The standby is not to be given more than it can take: what it has not acknowledged is on its way, or waits there.
+    fn has_room(&self, settings: &StreamSettings) -> bool {
+        self.window.len() < settings.flight
+    }
+
+    /// When everything is sent again, if nothing is heard: later each time, since perhaps the standby is only slow.
+    fn resend_at(&self, settings: &StreamSettings) -> Option<Nanos> {
+        let last = self.heard_at.max(self.window.front()?.at);
+        Some(last + (settings.resend << self.silences))
     }
 
     fn send(&mut self, now: Nanos, step: Step) -> Sent {
@@ -234,23 +252,25 @@ impl Sender {
             return Vec::new();
         }
         let mut sent = Vec::new();
-        let last = self.resent_at.max(self.window.front().map_or(0, |sent| sent.at));
-        if !self.window.is_empty() && now.saturating_sub(last) >= settings.resend {
-            self.resent_at = now;
-            sent.extend(self.window.iter().take(RESENT).cloned());
+        if self.resend_at(settings).is_some_and(|at| at <= now) {
+            (self.heard_at, self.silences) = (now, (self.silences + 1).min(DOUBLINGS));
+            sent.extend(self.window.iter().cloned());
         }
         if self.begun == 0 {
             self.begun = self.next;
             sent.push(self.send(now, Step::Begin));
         }
-        if self.pending.len() >= BATCH || now.saturating_sub(self.pending_since) >= settings.batch {
-            sent.extend(self.flush(now));
+        let is_due = now.saturating_sub(self.pending_since) >= settings.batch;
+        while self.has_room(settings) && (is_due || self.pending.len() >= BATCH) {
+            let Some(message) = self.send_pending(now) else { break };
+            sent.push(message);
         }
         if now.saturating_sub(self.sent_at) >= settings.idle && self.window.is_empty() {
             sent.push(self.send(now, Step::Idle));
         }
         let mut actions: Vec<_> = sent.into_iter().map(SenderAction::Send).collect();
         if let Snapshot::Reads(after) = self.snapshot
+            && self.has_room(settings)
             && self.in_window + BATCH <= settings.queue / 2
         {
             self.snapshot = Snapshot::Waits(after);
@@ -268,11 +288,9 @@ impl Sender {
             return 0;
         }
         let batch = self.pending_since + settings.batch;
-        let batch = if self.pending.is_empty() { Nanos::MAX } else { batch };
-        let window = match self.window.front() {
-            Some(sent) => self.resent_at.max(sent.at) + settings.resend,
-            None => self.sent_at + settings.idle,
-        };
+        let waits = self.pending.is_empty() || !self.has_room(settings);
+        let batch = if waits { Nanos::MAX } else { batch };
+        let window = self.resend_at(settings).unwrap_or(self.sent_at + settings.idle);
         batch.min(window)
     }
 }

@@ -29,7 +29,8 @@ fn settings() -> Settings {
     }
 }
 
-const STREAM: StreamSettings = StreamSettings { batch: 5, resend: 50, idle: 100, queue: 2000 };
+const STREAM: StreamSettings =
+    StreamSettings { batch: 5, resend: 50, idle: 100, queue: 2000, flight: 8 };
 
 fn record(key: u8, value: Option<u8>) -> Record {
     Record { key: [key; 24], value: value.map(|value| [value].into()) }
@@ -134,7 +135,7 @@ impl Pair {
         }
         if !self.to_owner.is_empty() {
             let (next, ready) = self.to_owner.remove(place % self.to_owner.len());
-            self.sender.acknowledge(next, ready);
+            self.sender.acknowledge(self.now, next, ready);
         }
     }
 
@@ -229,6 +230,40 @@ fn a_full_queue_drops_the_stream_and_begins_anew() {
     pair.settle();
     assert_eq!(pair.standby.len(), pair.owner.len());
     assert!(pair.sender.is_caught_up());
+}
+
+/// A standby that takes long for each message is not given more of them, nor the same ones again and again.
+#[test]
+fn a_slow_standby_gets_few_messages() {
+    let mut pair = Pair::new();
+    for n in 0..1500_u16 {
+        let key = n.to_be_bytes().repeat(12).try_into().expect("24 octets");
+        pair.change(Record { key, value: Some([0].into()) });
+    }
+    let mut given = 0;
+    while !pair.sender.is_caught_up() {
+        pair.now += STREAM.resend - 1;
+        let before = pair.to_standby.len();
+        pair.tick();
+        pair.read();
+        pair.tick();
+        given += pair.to_standby.len() - before;
+        assert!(pair.to_standby.len() <= STREAM.flight, "{}", pair.to_standby.len());
+        pair.arrive(0);
+    }
+    assert_eq!((pair.standby.len(), given), (1500, pair.had.len()), "each message once");
+    // Of one that does not answer, more and more seldom.
+    pair.change(record(1, Some(1)));
+    let mut ticks = |count: u64| {
+        (0..count)
+            .map(|_| {
+                pair.now += STREAM.resend / 10;
+                pair.tick();
+                pair.to_standby.drain(..).count()
+            })
+            .sum::<usize>()
+    };
+    assert_eq!([ticks(16), ticks(20), ticks(400)], [2, 1, 5]);
 }
 
 #[test]
