@@ -183,10 +183,10 @@ impl<D: DataPath> Member<D> {
     pub async fn run(mut self) -> Result<Ended, Error> {
         loop {
             self.feed(Input::Tick);
-            self.burst(Self::read_next);
             if let Some(ended) = self.look() {
                 return Ok(ended);
             }
+            self.burst(Self::read_next);
             // What connects to the store and to others has its turn.
             tokio::task::yield_now().await;
             let at = self.cluster.wakeup();

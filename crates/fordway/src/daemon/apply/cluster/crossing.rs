@@ -120,9 +120,9 @@ impl HandOver for All {
         self.owners.is_own(shard)
     }
 
-    /// A move that takes longer has been given up.
+    /// After that time a sender of TCP repeats a packet.
     fn patience(&self) -> Duration {
-        Duration::from_millis(100)
+        Duration::from_millis(200)
     }
 }
 
