@@ -193,7 +193,6 @@ impl<D: DataPath> Member<D> {
             self.alarm.set((at != Nanos::MAX).then(|| Duration::from_nanos(at)))?;
             tokio::select! {
                 biased;
-                done = self.alarm.wait() => done?,
                 Some(input) = self.from_store.recv() => {
                     self.feed(input);
                     self.burst(|me| me.from_store.try_recv().map(|input| me.feed(input)).is_ok());
@@ -213,6 +212,8 @@ impl<D: DataPath> Member<D> {
                     self.burst(|me| me.from_others.try_recv().map(|input| me.feed(input)).is_ok());
                 }
                 () = std::future::ready(()), if !self.reads.is_empty() => {}
+                // The last one: it is looked at the time in any case.
+                done = self.alarm.wait() => done?,
             }
         }
     }
