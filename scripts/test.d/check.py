@@ -129,11 +129,11 @@ class Runs(unittest.TestCase):
 
 
 class Ends(unittest.TestCase):
-    def summary(self, *counts):
+    def summary(self, *counts, shows=False):
         test = build.Test(build.Binary("crate/all", "/none", "crate", "/", False), "a::test")
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
-            good = report.summary([runner.Result(test, 1.0, it, "", "what it said") for it in counts], 1.0, 2.0)
+            good = report.summary([runner.Result(test, 1.0, it, "", f"running 1 test\nwhat it said\n{OK}") for it in counts], 1.0, 2.0, shows)
         return good, said.getvalue()
 
     def test_the_last_line_adds_up_and_one_failure_is_enough(self):
@@ -144,6 +144,12 @@ class Ends(unittest.TestCase):
         self.assertFalse(good)
         self.assertEqual(said.splitlines()[-1], "1 passed, 1 failed, 0 skipped")
         self.assertIn("what it said", said)
+
+    def test_what_a_measurement_says_is_shown(self):
+        self.assertNotIn("what it said", self.summary((1, 0, 0))[1])
+        said = self.summary((1, 0, 0), shows=True)[1]
+        self.assertIn("\ncrate/all a::test\n    what it said\n", said)
+        self.assertNotIn("test result", said)
 
     def test_nothing_is_not_good(self):
         self.assertFalse(self.summary()[0])

@@ -5,10 +5,15 @@ from collections import Counter, defaultdict
 
 # Lines of a failed test's output that are shown, from its end.
 SHOWN = 40
+HARNESS = re.compile(r"running \d+ tests?$|test result: |test \S+ \.\.\. *(ok)?$|test \S+ has been running for")
 
 
-def summary(results, built, ran):
-    """Prints it; whether everything passed and something ran."""
+def summary(results, built, ran, shows=False):
+    """Prints it; whether everything passed and something ran. `shows`: tests are measurements, whose output is what matters."""
+    for result in results:
+        if shows and result.counts[0]:
+            print(f"\n{result.test.label}")
+            print("\n".join("    " + line for line in result.output.splitlines() if line.strip() and not HARNESS.match(line)))
     failures, repeats = Counter(), Counter(result.test.label for result in results)
     for result in results:
         if result.counts[1]:

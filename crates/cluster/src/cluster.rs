@@ -17,7 +17,7 @@ use crate::record::{
 };
 use crate::settings::{Settings, WrongTiming};
 use crate::shard::Shard;
-use crate::stream::{Shadow, StreamSettings};
+use crate::stream::Shadow;
 
 use shards::ShardState;
 pub use status::{GatewayStatus, Phase, Role, ShardStatus};
@@ -87,9 +87,6 @@ pub enum Input {
     /// The operator wants something.
     Command(Command),
 }
-
-/// Messages of all streams without an acknowledgement, about.
-const FLIGHT: usize = 2048;
 
 /// What an operator can want.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -494,16 +491,5 @@ impl Cluster {
             own.incarnation > record.incarnation
                 || own.incarnation == record.incarnation && own.status == Status::Ended
         })
-    }
-
-    fn stream_settings(&self) -> StreamSettings {
-        let timing = &self.settings.timing;
-        StreamSettings {
-            batch: timing.batch,
-            resend: timing.resend,
-            flight: (FLIGHT / usize::from(self.settings.shards.max(1))).clamp(2, 16),
-            idle: timing.renew,
-            queue: self.settings.queue,
-        }
     }
 }

@@ -203,8 +203,19 @@ pub enum Message {
     },
 }
 
-/// Version of the encoding.
-const VERSION: u8 = 1;
+/// What is encoded.
+pub trait Encoded: Serialize {
+    /// Version of its layout.
+    const VERSION: u8;
+}
+
+impl Encoded for Value {
+    const VERSION: u8 = 1;
+}
+
+impl Encoded for Message {
+    const VERSION: u8 = 2;
+}
 
 /// Octets that are none of this version's messages or values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -212,16 +223,16 @@ const VERSION: u8 = 1;
 pub struct Malformed;
 
 /// A message or a value as octets: the version, then postcard's encoding.
-pub fn encode<T: Serialize>(what: &T) -> Vec<u8> {
+pub fn encode<T: Encoded>(what: &T) -> Vec<u8> {
     // Nothing that is written to memory, and has no foreign types in it, fails.
-    postcard::to_extend(what, vec![VERSION]).unwrap_or_default()
+    postcard::to_extend(what, vec![T::VERSION]).unwrap_or_default()
 }
 
 /// A message or a value from octets, all of which it needs.
-pub fn decode<T: for<'a> Deserialize<'a>>(octets: &[u8]) -> Result<T, Malformed> {
+pub fn decode<T: Encoded + for<'a> Deserialize<'a>>(octets: &[u8]) -> Result<T, Malformed> {
     let (version, rest) = octets.split_first().ok_or(Malformed)?;
     let (found, rest) = postcard::take_from_bytes(rest).map_err(|_| Malformed)?;
-    (*version == VERSION && rest.is_empty()).then_some(found).ok_or(Malformed)
+    (*version == T::VERSION && rest.is_empty()).then_some(found).ok_or(Malformed)
 }
 
 #[cfg(test)]
@@ -268,5 +279,8 @@ mod tests {
         let mut octets = encode(&Value::Config(5));
         octets[0] = 2;
         assert_eq!(decode::<Value>(&octets), Err(Malformed));
+        let mut octets = encode(&Message::Ask { incarnation: 1, sent: 2 });
+        octets[0] = 1;
+        assert_eq!(decode::<Message>(&octets), Err(Malformed));
     }
 }

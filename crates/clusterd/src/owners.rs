@@ -21,7 +21,7 @@ pub struct Owners {
     of: Vec<AtomicU16>,
     /// When each was this gateway's last, in ns of CLOCK_BOOTTIME; 0: never.
     left: Vec<AtomicU64>,
-    /// For so long after that it is supposed not to know.
+    /// For so long after that the next owner is supposed not to know it.
     pub(crate) told: Duration,
 }
 

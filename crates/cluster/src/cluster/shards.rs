@@ -7,7 +7,7 @@ use crate::record::{
 };
 use crate::settings::mutant;
 use crate::shard::Shard;
-use crate::stream::{Receiver, Sender, SenderAction, Shadow};
+use crate::stream::{Receiver, Sender, SenderAction, Shadow, StreamSettings};
 
 use super::{Action, Cluster, due};
 
@@ -254,7 +254,7 @@ impl Cluster {
         records: Vec<Record>,
         out: &mut Vec<Action>,
     ) {
-        let settings = self.stream_settings();
+        let settings = StreamSettings::of(&self.settings);
         let Some(state) = self.state(shard) else { return };
         match state.sender() {
             Some(sender) => sender.change(now, &settings, records),
@@ -373,7 +373,7 @@ impl Cluster {
         let leaves = self.wanted == Status::Ended;
         let is_same_stream = mutant!(self.settings, SameStream);
         let without_stop = mutant!(self.settings, NoStop);
-        let (living, settings) = (self.living(), self.stream_settings());
+        let (living, settings) = (self.living(), StreamSettings::of(&self.settings));
         let Some(state) = self.state(shard) else { return };
         let epoch = state.epoch();
         let order = state.wanted(state.seen.and_then(|(_, record)| record.wish));
@@ -458,7 +458,7 @@ impl Cluster {
 
     /// Goes on with the stream to the standby.
     fn stream(&mut self, now: Nanos, shard: Shard, out: &mut Vec<Action>) {
-        let settings = self.stream_settings();
+        let settings = StreamSettings::of(&self.settings);
         let Some(state) = self.state(shard) else { return };
         let epoch = state.epoch();
         let stopped = matches!(state.role, RoleState::Stopping { is_stopped: true, .. });

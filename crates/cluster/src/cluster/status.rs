@@ -3,7 +3,7 @@
 use crate::record::{LeaseRecord, Member, Nanos, Status};
 use crate::settings::Settings;
 use crate::shard::Shard;
-use crate::stream::Sender;
+use crate::stream::{Sender, StreamSettings};
 
 use super::Cluster;
 use super::shards::RoleState;
@@ -146,7 +146,7 @@ impl Cluster {
     /// The shards, in order.
     pub fn shards(&self, now: Nanos) -> impl Iterator<Item = ShardStatus> {
         let age = 2 * self.settings.timing.ttl + self.settings.timing.renew;
-        let settings = self.stream_settings();
+        let settings = StreamSettings::of(&self.settings);
         (0_u16..).zip(&self.shards).map(move |(number, state)| {
             let owner = state.seen.map(|(_, record)| (record.owner, record.epoch));
             let wish = state.seen.and_then(|(_, record)| record.wish);

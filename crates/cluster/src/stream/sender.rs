@@ -3,11 +3,16 @@
 use std::collections::VecDeque;
 
 use crate::record::{Digest, Incarnation, Member, Nanos, Record, RecordKey, Step};
+use crate::settings::Settings;
 
 use super::Shadow;
 
 /// Records of a message at most.
 const BATCH: usize = 256;
+
+/// Messages of all streams together that wait for acknowledgement, about; and of one.
+const FLIGHT: usize = 2048;
+const FLIGHT_OF_ONE: std::ops::RangeInclusive<usize> = 2..=16;
 
 /// How often the time doubles after which messages are sent again.
 const DOUBLINGS: u32 = 3;
@@ -20,6 +25,19 @@ pub(crate) struct StreamSettings {
     pub(crate) idle: Nanos,
     pub(crate) queue: usize,
     pub(crate) flight: usize,
+}
+
+impl StreamSettings {
+    pub(crate) fn of(settings: &Settings) -> StreamSettings {
+        let of_one = FLIGHT / usize::from(settings.shards.max(1));
+        StreamSettings {
+            batch: settings.timing.batch,
+            resend: settings.timing.resend,
+            idle: settings.timing.renew,
+            queue: settings.queue,
+            flight: of_one.clamp(*FLIGHT_OF_ONE.start(), *FLIGHT_OF_ONE.end()),
+        }
+    }
 }
 
 /// How far the records that the owner has already are sent.

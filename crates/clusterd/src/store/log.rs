@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fordway_cluster::{Key, Revision, Value};
+use fordway_cluster::{Encoded, Key, Revision, Value};
 use serde::{Deserialize, Serialize};
 
 /// Values that are kept of each key. Who comes later needs the last one that counts, and the one that it replaces.
@@ -21,6 +21,10 @@ pub(super) struct Stored {
     /// The revision that counted when it was written; 0: the key was absent.
     pub(super) replaces: Revision,
     pub(super) value: Value,
+}
+
+impl Encoded for Stored {
+    const VERSION: u8 = Value::VERSION;
 }
 
 /// What the bucket has at a revision.
