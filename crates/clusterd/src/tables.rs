@@ -62,7 +62,7 @@ enum Stage {
     Bursts(Grace),
     /// Packets that had begun in programs.
     Programs,
-    /// The rest of a scan that had begun before that.
+    /// The rest of a scan that had begun before that, for which another stop waits.
     Rest,
     /// A whole scan; how many there were before, and whether this one has told something of the shard.
     Scan(u8, bool),
@@ -281,8 +281,13 @@ impl State {
         self.stopping.iter().any(|it| matches!(it.stage, Stage::Programs))
     }
 
-    /// Programs have ended that had begun when [`State::look_at_bursts`] was called last.
+    /// Programs have ended that had begun when [`State::look_at_bursts`] was called last. The scan that is under way begins
+    /// anew, unless another stop waits for it.
     fn end_programs(&mut self) {
+        if !self.stopping.iter().any(|it| matches!(it.stage, Stage::Rest | Stage::Scan(..))) {
+            self.replica.begin_anew();
+            self.is_scanning = false;
+        }
         for it in &mut self.stopping {
             if let Stage::Programs = it.stage {
                 it.stage = if self.is_scanning { Stage::Rest } else { Stage::Scan(0, false) };

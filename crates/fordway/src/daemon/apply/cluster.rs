@@ -25,8 +25,8 @@ pub(crate) use crossing::Crossings;
 
 /// Records of a shard that wait for acknowledgement at most.
 const QUEUE: usize = 100_000;
-/// Shards that move away at a time.
-const MOVES: usize = 4;
+/// Shards that move away at a time: of several, each would stand still for as long as all of them take.
+const MOVES: usize = 1;
 
 /// The gateways of the configuration.
 #[derive(Clone, Debug)]

@@ -134,6 +134,11 @@ impl Replica {
         }
     }
 
+    /// Gives up the scan that is under way: the next slice is the first one of the next scan.
+    pub fn begin_anew(&mut self) {
+        self.pass = Pass::default();
+    }
+
     fn tell_ended(&mut self, tell: &mut Tell<'_>) {
         for (shard, key) in self.ended.drain(..) {
             tell(Change { shard, key, value: None });

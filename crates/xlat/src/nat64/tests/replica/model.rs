@@ -17,6 +17,8 @@ enum Step {
     Scan(u32),
     /// So many changes arrive.
     Apply(usize),
+    /// A stop waits for a whole scan.
+    BeginAnew,
     /// The standby's sweeper looks at everything.
     StandbySweeps,
     /// The operator removes a binding.
@@ -57,6 +59,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => prop::sample::select(vec![5_u32, 40, u32::MAX]).prop_map(Step::Sweep),
         4 => prop::sample::select(vec![3_u32, 30, u32::MAX]).prop_map(Step::Scan),
         4 => (1_usize..30).prop_map(Step::Apply),
+        1 => Just(Step::BeginAnew),
         1 => Just(Step::StandbySweeps),
         1 => (0_usize..8).prop_map(Step::Remove),
         1 => (0_usize..8, any::<u32>()).prop_map(|(place, by)| Step::Shift(place, by)),
@@ -196,6 +199,7 @@ impl Stream {
                 let changes = self.owner.scan(now, most).0;
                 self.told(changes);
             }
+            Step::BeginAnew => self.owner.replica.begin_anew(),
             Step::Apply(most) => self.flush(most),
             Step::StandbySweeps => {
                 let (_, events) = self.standby.sweep(now);
