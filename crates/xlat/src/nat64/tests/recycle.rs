@@ -28,3 +28,23 @@ fn entries_come_back_to_those_who_take_them() {
     assert!(counts[0].abs_diff(counts[1]) <= 1, "{counts:?}");
     assert!(regions.meta.fresh[Kind::Session as usize].load(Ordering::Relaxed) < 3000);
 }
+
+#[test]
+fn a_table_is_short_from_seven_eighths_on_until_entries_end() {
+    let sizes = Sizes { bibs: 4096, sessions: 800, subscribers: 256 };
+    let nat = nat(Settings { sizes, ..settings(pool(1024, 65_535)) });
+    let used = |kind: Kind| nat.occupancy()[kind as usize].used;
+    let first = (5000..5800).find(|number| {
+        nat.from_v6(&udp(1, *number), at(0), 0).unwrap();
+        nat.is_short()
+    });
+    assert_eq!(first, Some(5699), "{:?}", nat.occupancy());
+    assert_eq!((used(Kind::Session), used(Kind::Bib)), (700, 700));
+    sweep(&nat, &mut Sweeper::default(), at(1000));
+    assert!(!nat.is_short());
+    // All entries were used once: those that are free again count.
+    for number in 5000..5699 {
+        nat.from_v6(&udp(1, number), at(1001), 0).unwrap();
+    }
+    assert!(!nat.is_short());
+}
