@@ -7,6 +7,7 @@ mod measure;
 mod pin;
 mod record;
 mod staged;
+mod stateful;
 mod survey;
 mod tables;
 mod wire;

@@ -9,6 +9,7 @@ use fordway_data::addresses::SITE_PORT;
 use fordway_data::files::write_file;
 use fordway_data::spec::Fetch;
 
+use super::nginx::Nginx;
 use crate::backend::{Backend, Served};
 use crate::error::{LabError, Result};
 use crate::process::{Finished, Output};
@@ -60,22 +61,6 @@ pub(crate) fn missing() -> Option<String> {
     super::to_install(&[("wrk", "wrk"), ("curl", "curl"), ("nginx", "nginx-light")])
 }
 
-/// Its whole configuration: one worker, files from a folder.
-fn config(folder: &Path, kept: u32) -> String {
-    let at = folder.display();
-    format!(
-        "daemon off;\nuser root;\nworker_processes 1;\npid {at}/pid;\nerror_log stderr warn;\n\
-         events {{ worker_connections 4096; }}\n\
-         http {{\n access_log off;\n sendfile on;\n tcp_nopush on;\n open_file_cache max=16;\n\
-         \x20keepalive_requests {kept};\n client_body_temp_path {at}/body;\n\
-         \x20proxy_temp_path {at}/proxy;\n fastcgi_temp_path {at}/fastcgi;\n\
-         \x20uwsgi_temp_path {at}/uwsgi;\n scgi_temp_path {at}/scgi;\n\
-         \x20server {{ listen [::]:{SITE_PORT} ipv6only=off; root {at}/root;\n\
-         \x20 location = /sink {{ return 200 \"{}\"; }} }}\n}}\n",
-        "x".repeat(64)
-    )
-}
-
 /// Starts nginx at the server, until dropped; it closes a connection after so many requests.
 pub(crate) fn serve(
     backend: &dyn Backend,
@@ -95,7 +80,10 @@ pub(crate) fn serve(
         .and_then(|file| file.set_len(ENDLESS))
         .map_err(LabError::file(&endless))?;
     let file = folder.join("nginx.conf");
-    write_file(&file, config(&folder, kept).as_bytes())?;
+    let location = format!("/sink {{ return 200 \"{}\"; }}", "x".repeat(64));
+    let listen = "";
+    let nginx = Nginx { connections: 4096, kept, idle_s: 75, listen, location: &location };
+    write_file(&file, nginx.config(&folder).as_bytes())?;
     let argv = ["nginx", "-c", &file.display().to_string()].map(str::to_owned);
     Served::start(backend, &network.server, &argv, SITE_PORT, folder, log)
 }

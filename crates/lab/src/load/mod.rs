@@ -13,6 +13,7 @@ pub(crate) mod flows;
 pub(crate) mod frames;
 pub(crate) mod initiation;
 pub(crate) mod iperf;
+mod nginx;
 pub(crate) mod perf;
 pub(crate) mod ping;
 pub(crate) mod sessions;
@@ -32,9 +33,13 @@ fn read_json<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(&text[at..]).map_err(|e| bad(e.to_string()))
 }
 
-/// The line that installs those of these programs that are missing; each stands with its package.
-fn to_install(programs: &[(&str, &str)]) -> Option<String> {
+/// Those of these programs that are missing, with the line that installs them; each stands with its package.
+pub(crate) fn to_install(programs: &[(&str, &str)]) -> Option<String> {
     let lacks = programs.iter().filter(|(program, _)| find_program(program).is_none());
-    let packages: Vec<&str> = lacks.map(|(_, package)| *package).collect();
-    (!packages.is_empty()).then(|| format!("apt-get install {}", packages.join(" ")))
+    let (programs, packages): (Vec<&str>, Vec<&str>) = lacks.copied().unzip();
+    let are = if programs.len() == 1 { "is" } else { "are" };
+    (!programs.is_empty()).then(|| {
+        let (programs, packages) = (programs.join(", "), packages.join(" "));
+        format!("{programs} {are} not installed: apt-get install {packages}")
+    })
 }

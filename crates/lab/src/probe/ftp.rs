@@ -11,7 +11,8 @@ use fordway_data::trial::Check;
 use super::payload;
 use crate::backend::{Backend, Served};
 use crate::error::{LabError, Result};
-use crate::process::{Output, find_program, last_lines};
+use crate::load::to_install;
+use crate::process::{Output, last_lines};
 use crate::state;
 use crate::topology::Network;
 
@@ -36,12 +37,7 @@ fn config(folder: &Path) -> String {
 
 /// What is not installed, with the line that installs it.
 pub(super) fn missing() -> Option<String> {
-    let lacks = |(program, package): &(&str, &str)| {
-        find_program(program)
-            .is_none()
-            .then(|| format!("{program} is not installed: apt-get install {package}"))
-    };
-    [("vsftpd", "vsftpd"), ("curl", "curl")].iter().find_map(lacks)
+    to_install(&[("vsftpd", "vsftpd"), ("curl", "curl")])
 }
 
 /// Starts the server of a network, until dropped, in a folder that its unprivileged user gets into.

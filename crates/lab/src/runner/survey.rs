@@ -9,9 +9,10 @@ use fordway_load::frames;
 use super::Runner;
 use crate::error::Result;
 use crate::hosts::orders::Surveyed;
-use crate::load::perf;
+use crate::load::{perf, to_install};
 use crate::mechanism;
 use crate::process::find_program;
+use crate::topology::{Network, Shape};
 
 /// Mechanisms of a run.
 #[derive(Debug, Default)]
@@ -82,6 +83,14 @@ fn available(
     })
 }
 
+/// Whether the kernel's connection tracking holds an arm's sessions, which `conntrack` deletes.
+fn is_tracked(arm: &MechanismSpec) -> bool {
+    let shape = Shape::of(arm, true);
+    let network = Network::described("", shape, Some(arm)).ok();
+    let mechanism = mechanism::of_arm(arm, None).ok();
+    mechanism.zip(network).is_some_and(|(it, network)| it.tracks_at(arm, &network).is_some())
+}
+
 /// Metrics of the experiment that can't be measured here, by name, and why.
 pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
     let mut missing = BTreeMap::new();
@@ -96,11 +105,7 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
         let load = m.load();
         matches!(load, Some(Load::Datagrams(_) | Load::Paced(_) | Load::Simplex | Load::Duplex))
     };
-    check(&datagrams, &|| {
-        find_program("nft")
-            .is_none()
-            .then(|| "nft is not installed: apt-get install nftables".into())
-    });
+    check(&datagrams, &|| to_install(&[("nft", "nftables")]));
     check(&|m| m.load() == Some(Load::Ab), &crate::load::ab::missing);
     check(&|m| matches!(m.load(), Some(Load::Fetch(_))), &crate::load::fetch::missing);
     for held in [false, true] {
@@ -111,25 +116,13 @@ pub(crate) fn unmeasured(experiment: &Experiment) -> BTreeMap<String, String> {
         check(&of, &|| crate::load::transactions::missing(held));
     }
     check(&|m| matches!(m.load(), Some(Load::Exchange(_))), &|| {
-        find_program("nginx")
-            .is_none()
-            .then(|| "nginx is not installed: apt-get install nginx-light".into())
+        to_install(&[("nginx", "nginx-light")])
     });
-    let nat44 = experiment.mechanisms.iter().any(|arm| arm.implementation == "nftables");
-    check(&|m| nat44 && m == Metric::TearDownRate, &|| {
-        find_program("conntrack")
-            .is_none()
-            .then(|| "conntrack is not installed: apt-get install conntrack".into())
-    });
-    check(&|m| m.load() == Some(Load::Initiation), &|| {
-        find_program("tcpdump")
-            .is_none()
-            .then(|| "tcpdump is not installed: apt-get install tcpdump".into())
-    });
+    let tracked = experiment.mechanisms.iter().any(is_tracked);
+    check(&|m| tracked && m == Metric::TearDownRate, &|| to_install(&[("conntrack", "conntrack")]));
+    check(&|m| m.load() == Some(Load::Initiation), &|| to_install(&[("tcpdump", "tcpdump")]));
     check(&|m| matches!(m.load(), Some(Load::Dnsperf(_))), &|| {
-        find_program("dnsperf")
-            .is_none()
-            .then(|| "dnsperf is not installed: apt-get install dnsperf".into())
+        to_install(&[("dnsperf", "dnsperf")])
     });
     for load in &experiment.loads {
         let own = |m: Metric| matches!(m.load(), Some(Load::Own(own)) if own.spec() == load);

@@ -4,21 +4,17 @@
 use std::time::{Duration, Instant};
 
 use fordway_data::spec::{Axis, Load, MechanismSpec, Metric, Point, Sender};
-use fordway_data::trial::{Lack, Trial};
-use fordway_procedures::latency::{Definition, latency};
-use fordway_procedures::reset::reset;
+use fordway_data::trial::Trial;
 use fordway_procedures::session::{OFFERED, Session};
-use fordway_procedures::stateful::{
-    Filling, Phase, StatefulTester, Tuples, capacity, establishment, over_filled_table, tear_down,
-};
+use fordway_procedures::stateful::{Filling, Phase, StatefulTester};
 use fordway_procedures::tester::{Order, Outcome, Tester};
-use fordway_procedures::throughput::throughput;
 use fordway_procedures::traffic::{
-    DESTINATION_PORTS, Direction, Limit, Maximum, Point as Setup, SOURCE_PORTS,
+    DESTINATION_PORTS, Limit, Maximum, Point as Setup, SOURCE_PORTS,
 };
 use fordway_tester::{Counts, Enumeration, Pace, Side};
 
 use super::deploy::Live;
+use super::stateful::{Procedures, SEED};
 use super::{FEW_SESSIONS, Guard, Runner};
 use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
@@ -29,21 +25,15 @@ use crate::process::{Output, interrupted};
 use crate::topology::{Cables, Network, Shape, widest_mtu};
 use crate::trials::Values;
 use crate::trials::benchmark::{
-    Ceiling, blank, connections, ended, finish, fitting, lack, late, ordered, remark, wait,
+    Ceiling, blank, connections, ended, finish, fitting, late, ordered, remark, wait,
 };
 
 /// The frames of RFC 9693: the smallest.
 const SMALLEST: u64 = 64;
-/// Seed of the order of connections.
-const SEED: u64 = 9693;
-/// The capacity of a table is looked for up to so many times what it surely holds.
-const MOST: u64 = 16;
 /// Seconds for which sessions of UDP live, less what is between two phases.
 const UDP_LIFETIME_S: f64 = 290.0;
 /// How long a command may take to delete all sessions.
 const DELETED: Duration = Duration::from_secs(30);
-/// µs in a ms.
-const US: f64 = 1e3;
 
 /// A mechanism that is started anew, with a tester at it.
 struct Renewed<'a> {
@@ -308,99 +298,12 @@ impl Runner {
         let cancelled = || interrupted();
         let mut session = Session::new(&mut renewed, profile.waits, &cancelled);
         let maximum = Maximum { rate: highest, limit: Limit::Calibrated };
-        let mut setup = Setup { traffic, maximum };
-        let p = &profile.stateful;
+        let setup = Setup { traffic, maximum };
+        let by = Procedures { profile: &profile, setup, highest, metrics };
         let result = match load {
-            Load::Reset => (|| {
-                if connections(Some(arm.kind)).is_some() {
-                    // What the server sent to connections from before the reset would never get through.
-                    setup.traffic.direction = Direction::Forward;
-                }
-                let rate = throughput(&mut session, &setup, &profile.throughput)?.rate.median;
-                if rate > 0.0 {
-                    let found = reset(&mut session, &setup.traffic, rate, &profile.reset)?;
-                    let worst = found.directions.iter().map(|one| one.reset_ms.average);
-                    let back = found.directions.iter().all(|one| one.not_recovered == 0);
-                    let why = "it did not forward again in time";
-                    let value = worst.reduce(f64::max).filter(|_| back);
-                    values.insert(Metric::Reset, value.ok_or_else(|| Lack::Failed(why.into())));
-                }
-                Ok(())
-            })(),
-            Load::Connections => (|| {
-                let none = fordway_procedures::Ended::Precondition("ports do not suffice");
-                let tuples = Tuples::at_least(wanted).ok_or(none)?;
-                trial.cap = Some(highest / 1e3);
-                if tuples.count() != wanted {
-                    trial.flags.push(format!("{} connections", tuples.count()));
-                }
-                let found = establishment(&mut session, tuples, highest as u64, p, SEED)?;
-                let rate = found.rate.median;
-                values.insert(Metric::EstablishmentRate, Ok(rate / 1e3));
-                if rate <= 0.0 {
-                    return Ok(());
-                }
-                let connections = tuples.count();
-                let rate = p.fill * rate;
-                let filling = Filling { tuples, connections, seed: SEED, rate, size: p.size };
-                let wants = |metric| metrics.contains(&metric);
-                if wants(Metric::StatefulThroughput) || wants(Metric::StatefulTypicalLatency) {
-                    let found = over_filled_table(&mut session, &filling, p.gap_s, |session| {
-                        let found = throughput(session, &setup, &profile.throughput)?;
-                        let rate = found.rate.median;
-                        let times = (rate > 0.0).then(|| {
-                            let definition = Definition::StoreAndForward;
-                            latency(session, &setup.traffic, rate, definition, &profile.latency)
-                        });
-                        Ok((rate, times.transpose()?))
-                    });
-                    let metrics = [
-                        Metric::StatefulThroughput,
-                        Metric::StatefulTypicalLatency,
-                        Metric::StatefulWorstLatency,
-                    ];
-                    match found {
-                        Ok((rate, times)) => {
-                            let directions = times.iter().flat_map(|it| &it.directions);
-                            // Of two directions the worse one.
-                            let typical = directions.clone().map(|one| US * one.typical_ms.median);
-                            let worst = directions.map(|one| US * one.worst_case_ms.median);
-                            let all = [
-                                Some(rate / 1e3),
-                                typical.reduce(f64::max),
-                                worst.reduce(f64::max),
-                            ];
-                            let all = metrics.into_iter().zip(all);
-                            values.extend(
-                                all.filter_map(|(metric, value)| Some((metric, Ok(value?)))),
-                            );
-                        }
-                        Err(why) => {
-                            let why = lack(why)?;
-                            values.extend(metrics.map(|metric| (metric, Err(why.clone()))));
-                        }
-                    }
-                }
-                if wants(Metric::TearDownRate) {
-                    let found = tear_down(&mut session, &filling, p.gap_s, 1);
-                    let value = match found {
-                        Ok(found) => Ok(found.rate.median / 1e3),
-                        Err(why) => Err(lack(why)?),
-                    };
-                    values.insert(Metric::TearDownRate, value);
-                }
-                Ok(())
-            })(),
-            _ => {
-                let (safe, most) = (wanted, MOST * wanted);
-                let found = capacity(&mut session, safe, most, highest as u64, p, SEED);
-                found.map(|found| {
-                    if found.beyond.is_none() {
-                        trial.flags.push(format!("not looked for beyond {most} connections"));
-                    }
-                    values.insert(Metric::TableCapacity, Ok(found.capacity as f64 / 1e3));
-                })
-            }
+            Load::Reset => by.reset(&mut session, connections(Some(arm.kind)).is_some(), values),
+            Load::Connections => by.connections(&mut session, wanted, trial, values),
+            _ => by.capacity(&mut session, wanted, trial, values),
         };
         renewed.end();
         let said = std::mem::take(&mut renewed.said);

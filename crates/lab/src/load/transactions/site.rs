@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::backend::{Backend, Place, Served, must};
 use crate::error::{LabError, Result};
 use crate::load::fetch::host_of;
+use crate::load::nginx::Nginx;
 use crate::process::{Running, interrupted};
 use crate::state;
 use crate::topology::Network;
@@ -61,7 +62,10 @@ impl<'a> Site<'a> {
             write_file(&folder.join(format!("root/o{size}")), &octets)?;
         }
         let file = folder.join("nginx.conf");
-        write_file(&file, config(&folder, kept).as_bytes())?;
+        let listen = " backlog=4096";
+        let location = "/counts { stub_status; add_header X-Time $msec; }";
+        let nginx = Nginx { connections: 65_536, kept, idle_s: 3600, listen, location };
+        write_file(&file, nginx.config(&folder).as_bytes())?;
         let argv = ["nginx", "-c", &file.display().to_string()].map(str::to_owned);
         let served = Served::start(backend, place, &many_files(&argv), SITE_PORT, folder, log)?;
         // RFC 9411 section 4.3.1.1: source ports from 1024 on.
@@ -127,22 +131,6 @@ fn wait_until(then: Instant) -> Result<()> {
         }
         std::thread::sleep(left.min(Duration::from_millis(50)));
     }
-}
-
-/// Its whole configuration: one worker, files from a folder, and a page with its counts.
-fn config(folder: &Path, kept: u32) -> String {
-    let at = folder.display();
-    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|name| format!(" {name}_temp_path {at}/{name};\n"))
-        .concat();
-    format!(
-        "daemon off;\nuser root;\nworker_processes 1;\npid {at}/pid;\nerror_log stderr warn;\n\
-         events {{ worker_connections 65536; }}\n\
-         http {{\n access_log off;\n sendfile on;\n tcp_nopush on;\n open_file_cache max=64;\n\
-         \x20keepalive_requests {kept};\n keepalive_timeout 3600s;\n{temporary}\
-         \x20server {{ listen [::]:{SITE_PORT} ipv6only=off backlog=4096; root {at}/root;\n\
-         \x20 location = /counts {{ stub_status; add_header X-Time $msec; }} }}\n}}\n"
-    )
 }
 
 /// `X-Time: 1700000000.123`, and the page of nginx's `stub_status`.

@@ -1,0 +1,154 @@
+//! What the procedures find with a mechanism that is started anew, as the values of a trial.
+
+use fordway_data::spec::Metric;
+use fordway_data::trial::{Lack, Trial};
+use fordway_procedures::Ended;
+use fordway_procedures::latency::{Definition, latency};
+use fordway_procedures::profile::Profile;
+use fordway_procedures::reset::reset;
+use fordway_procedures::session::Session;
+use fordway_procedures::stateful::{
+    Filling, StatefulTester, Tuples, capacity, establishment, over_filled_table, tear_down,
+};
+use fordway_procedures::throughput::throughput;
+use fordway_procedures::traffic::{Direction, Point};
+
+use crate::error::LabError;
+use crate::trials::Values;
+use crate::trials::benchmark::lack;
+
+/// Seed of the order of connections.
+pub(super) const SEED: u64 = 9693;
+/// The capacity of a table is looked for up to so many times what it surely holds.
+const MOST: u64 = 16;
+/// µs in a ms.
+const US: f64 = 1e3;
+
+type Done = Result<(), Ended<LabError>>;
+
+/// What is measured, and how.
+pub(super) struct Procedures<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) setup: Point,
+    /// Frames per second that the tester reaches.
+    pub(super) highest: f64,
+    pub(super) metrics: &'a [Metric],
+}
+
+impl Procedures<'_> {
+    /// RFC 8219 section 7.7. What the server sent to a stateful mechanism's connections from before the reset would never
+    /// get through: there one direction is measured.
+    pub(super) fn reset<T: StatefulTester<Error = LabError>>(
+        &self,
+        session: &mut Session<'_, T>,
+        is_stateful: bool,
+        values: &mut Values,
+    ) -> Done {
+        let mut setup = self.setup;
+        if is_stateful {
+            setup.traffic.direction = Direction::Forward;
+        }
+        let rate = throughput(session, &setup, &self.profile.throughput)?.rate.median;
+        if rate > 0.0 {
+            let found = reset(session, &setup.traffic, rate, &self.profile.reset)?;
+            let worst = found.directions.iter().map(|one| one.reset_ms.average);
+            let back = found.directions.iter().all(|one| one.not_recovered == 0);
+            let why = "it did not forward again in time";
+            let value = worst.reduce(f64::max).filter(|_| back);
+            values.insert(Metric::Reset, value.ok_or_else(|| Lack::Failed(why.into())));
+        }
+        Ok(())
+    }
+
+    /// RFC 9693 sections 4.5 to 4.8: a number of connections established, a table filled with them, and emptied.
+    pub(super) fn connections<T: StatefulTester<Error = LabError>>(
+        &self,
+        session: &mut Session<'_, T>,
+        wanted: u64,
+        trial: &mut Trial,
+        values: &mut Values,
+    ) -> Done {
+        let p = &self.profile.stateful;
+        let none = Ended::Precondition("ports do not suffice");
+        let tuples = Tuples::at_least(wanted).ok_or(none)?;
+        let connections = tuples.count();
+        trial.cap = Some(self.highest / 1e3);
+        if connections != wanted {
+            trial.flags.push(format!("{connections} connections"));
+        }
+        let rate = establishment(session, tuples, self.highest as u64, p, SEED)?.rate.median;
+        values.insert(Metric::EstablishmentRate, Ok(rate / 1e3));
+        if rate <= 0.0 {
+            return Ok(());
+        }
+        let filling =
+            Filling { tuples, connections, seed: SEED, rate: p.fill * rate, size: p.size };
+        let wants = |metric| self.metrics.contains(&metric);
+        if wants(Metric::StatefulThroughput) || wants(Metric::StatefulTypicalLatency) {
+            self.over_filled_table(session, &filling, values)?;
+        }
+        if wants(Metric::TearDownRate) {
+            let value = match tear_down(session, &filling, p.gap_s, 1) {
+                Ok(found) => Ok(found.rate.median / 1e3),
+                Err(why) => Err(lack(why)?),
+            };
+            values.insert(Metric::TearDownRate, value);
+        }
+        Ok(())
+    }
+
+    fn over_filled_table<T: StatefulTester<Error = LabError>>(
+        &self,
+        session: &mut Session<'_, T>,
+        filling: &Filling,
+        values: &mut Values,
+    ) -> Done {
+        let profile = self.profile;
+        let found = over_filled_table(session, filling, profile.stateful.gap_s, |session| {
+            let rate = throughput(session, &self.setup, &profile.throughput)?.rate.median;
+            let times = (rate > 0.0).then(|| {
+                let definition = Definition::StoreAndForward;
+                latency(session, &self.setup.traffic, rate, definition, &profile.latency)
+            });
+            Ok((rate, times.transpose()?))
+        });
+        let metrics = [
+            Metric::StatefulThroughput,
+            Metric::StatefulTypicalLatency,
+            Metric::StatefulWorstLatency,
+        ];
+        match found {
+            Ok((rate, times)) => {
+                let directions = times.iter().flat_map(|it| &it.directions);
+                // Of two directions the worse one.
+                let typical = directions.clone().map(|one| US * one.typical_ms.median);
+                let worst = directions.map(|one| US * one.worst_case_ms.median);
+                let all = [Some(rate / 1e3), typical.reduce(f64::max), worst.reduce(f64::max)];
+                let all = metrics.into_iter().zip(all);
+                values.extend(all.filter_map(|(metric, value)| Some((metric, Ok(value?)))));
+            }
+            Err(why) => {
+                let why = lack(why)?;
+                values.extend(metrics.map(|metric| (metric, Err(why.clone()))));
+            }
+        }
+        Ok(())
+    }
+
+    /// RFC 9693 section 4.9: the table surely holds `safe` connections.
+    pub(super) fn capacity<T: StatefulTester<Error = LabError>>(
+        &self,
+        session: &mut Session<'_, T>,
+        safe: u64,
+        trial: &mut Trial,
+        values: &mut Values,
+    ) -> Done {
+        let (most, highest) = (MOST * safe, self.highest as u64);
+        let found = capacity(session, safe, most, highest, &self.profile.stateful, SEED)?;
+        if found.beyond.is_none() {
+            trial.flags.push(format!("not looked for beyond {most} connections"));
+        }
+        values.insert(Metric::TableCapacity, Ok(found.capacity as f64 / 1e3));
+        Ok(())
+    }
+}
