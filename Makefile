@@ -54,7 +54,7 @@ help:
 
 # Builds, measures for some minutes what translation costs, and says where the report is.
 demo: rust
-	@scripts/demo $(RELEASE) $(CARGO) $(BUILD) -- $(LAB_NEEDS)
+	@scripts/demo $(RELEASE) $(CARGO) $(subst --package fordway-cni,,$(BUILD)) -- $(LAB_NEEDS)
 
 # Everything that can be tested, each test in a process of its own, ending with the slowest and the sum of all results.
 test: test-needs rust
@@ -114,7 +114,7 @@ coverage: rust
 # Needs cargo-mutants (cargo install cargo-mutants).
 mutants: rust
 	@command -v cargo-mutants >/dev/null || { echo "cargo-mutants is missing. Install it with: cargo install cargo-mutants" >&2; exit 1; }
-	$(CARGO) mutants --package fordway-wire --package fordway-xlat --output target $(MUTANTS)
+	$(CARGO) mutants --package fordway-wire --package fordway-xlat --package fordway-dns64 --output target $(MUTANTS)
 
 # Does a test of the kernel programs fail for each of the faults of crates/bpf/faults.toml? About half an hour.
 faults: test-needs rust
