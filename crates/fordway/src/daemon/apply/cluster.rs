@@ -25,8 +25,8 @@ pub(crate) use crossing::Crossings;
 
 /// Records of a shard that wait for acknowledgement at most.
 const QUEUE: usize = 100_000;
-/// Shards that move away at a time: of several, each would stand still for as long as all of them take.
-const MOVES: usize = 1;
+/// One of so many shards moves away at a time: of several, each stands still for as long as all of them take.
+const MOVES: u16 = 64;
 
 /// The gateways of the configuration.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl Part {
                 fencing: cluster.fencing,
                 timing: cluster.timing(),
                 queue: QUEUE,
-                moves: MOVES,
+                moves: cluster.shards.div_ceil(MOVES).into(),
             },
             store: store(cluster),
             channel: ChannelSettings {
