@@ -127,6 +127,11 @@ class Runs(unittest.TestCase):
         self.assertEqual(len(self.run_all(bad, good, jobs=1, fail_fast=True)), 1)
         self.assertEqual(len(self.run_all(bad, good, jobs=1)), 2)
 
+    def test_after_a_failure_what_runs_ends_where_that_is_asked(self):
+        bad, long = build.Test(self.binary("exit 1"), "bad"), build.Test(self.binary("sleep 60"), "long")
+        results = self.run_all(long, bad, jobs=2, fail_fast=True)
+        self.assertEqual([result.test for result in results], [bad])
+
 
 class Ends(unittest.TestCase):
     def summary(self, *counts, shows=False):

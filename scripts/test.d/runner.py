@@ -92,13 +92,14 @@ class Runner:
             result = self.finish(test)
             with self.changed:
                 del self.running[test]
-                if not self.stopping:
+                counts = not self.stopping
+                if counts:
                     self.results.append(result)
-                    if result.counts[1] and self.fail_fast:
-                        self.waiting.clear()
                 self.changed.notify_all()
-            if result.counts[1] and not self.stopping:
+            if counts and result.counts[1]:
                 print(f"FAILED {test.label}", flush=True)
+                if self.fail_fast:
+                    self.interrupt()
 
     def take(self):
         """The first test that there is room for now."""
