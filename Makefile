@@ -116,7 +116,7 @@ mutants: rust
 	@command -v cargo-mutants >/dev/null || { echo "cargo-mutants is missing. Install it with: cargo install cargo-mutants" >&2; exit 1; }
 	$(CARGO) mutants --package fordway-wire --package fordway-xlat --package fordway-dns64 --output target $(MUTANTS)
 
-# Does a test of the kernel programs fail for each of the faults of crates/bpf/faults.toml? About half an hour.
+# Does a test of the kernel programs fail for each of the faults of crates/bpf/faults.toml? Less than an hour.
 faults: test-needs rust
 	scripts/faults $(FAULTS)
 
