@@ -323,7 +323,7 @@ fn a_watchdog_is_told_again_and_again() {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut command = run.command(&net.client, &clat());
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "3000000");
-    let daemon = Process::start(command.stderr(std::process::Stdio::null()));
+    let mut daemon = Process::start(command.stderr(std::process::Stdio::null()));
     let receive = || {
         let mut buffer = [0; 4096];
         let len = socket.recv(&mut buffer).unwrap();
@@ -333,7 +333,10 @@ fn a_watchdog_is_told_again_and_again() {
     for _ in 0..2 {
         while receive() != "WATCHDOG=1\n" {}
     }
-    drop(daemon);
+    // One that is killed leaves its programs to the next.
+    rustix::process::kill_process(rustix::process::Pid::from_child(&daemon.0), Signal::TERM)
+        .unwrap();
+    assert!(daemon.wait().success());
 }
 
 #[test]
