@@ -9,6 +9,7 @@
 pub mod certificates;
 #[cfg(feature = "hosts")]
 pub mod namespace;
+pub mod nats;
 #[cfg(feature = "hosts")]
 pub mod still;
 

@@ -1,6 +1,7 @@
 //! Gateways in processes of their own, with real servers of NATS, while processes are killed and stand still.
 
 mod gateway;
+mod ill;
 mod ledger;
 mod nats;
 mod ownership;

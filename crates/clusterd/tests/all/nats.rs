@@ -1,13 +1,15 @@
 //! Servers of NATS with JetStream, in the middle of the test's network.
 
-use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use fordway_testhost::namespace::Namespace;
+use fordway_testhost::nats::request;
 use fordway_testhost::wait;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::world::MIDDLE;
 
@@ -79,18 +81,16 @@ impl Nats {
         }
     }
 
+    /// Sends one a signal.
+    pub(crate) fn signal(&self, n: usize, signal: Signal) {
+        let child = self.servers[n].as_ref().expect("it runs");
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+    }
+
     /// The answer of the first one to a request.
     pub(crate) fn request(&self, subject: &str, body: &str) -> String {
-        let lines = format!(
-            "CONNECT {{\"verbose\":false}}\r\nSUB answer 1\r\nPUB {subject} answer {}\r\n{body}\r\n",
-            body.len()
-        );
-        let mut stream = self.place.run(|| TcpStream::connect((MIDDLE, PORT)).unwrap());
-        stream.write_all(lines.as_bytes()).unwrap();
-        let answer = BufReader::new(stream).lines().map(Result::unwrap);
-        // INFO, then what the answer is, then itself.
-        let mut rest = answer.skip_while(|line| !line.starts_with("MSG "));
-        rest.nth(1).expect("an answer")
+        let stream = self.place.run(|| TcpStream::connect((MIDDLE, PORT)).unwrap());
+        request(stream, subject, body)
     }
 
     /// Their URLs.

@@ -14,7 +14,7 @@ fn can_run() -> bool {
     can_test() && has_programs(&["nats-server", "nft"])
 }
 
-fn longer_than_a_lease() {
+pub(crate) fn longer_than_a_lease() {
     std::thread::sleep(2 * std::time::Duration::from_nanos(timing().ttl));
 }
 
@@ -30,7 +30,7 @@ fn filled(servers: u16) -> Option<(World, Vec<(usize, serde_json::Value)>)> {
 }
 
 /// Every shard gets records, which its standby has then, too.
-fn fill(world: &mut World) -> Vec<(usize, serde_json::Value)> {
+pub(crate) fn fill(world: &mut World) -> Vec<(usize, serde_json::Value)> {
     for number in 0..3 {
         world.tell(number, &format!("traffic {RECORDS}"));
     }
