@@ -38,6 +38,8 @@ pub enum Input {
     },
     /// Every key that the store had at the start was given.
     Synced,
+    /// What the store has told can't be relied upon: it is told anew, until [`Input::Synced`].
+    Forget,
     /// What the store has, by a watch, as the answer to a read, or because a write of one's own has succeeded.
     Entry {
         /// Which key.
@@ -248,6 +250,7 @@ impl Cluster {
         match input {
             Input::Tick => {}
             Input::Synced => self.synced = true,
+            Input::Forget => self.forget(out),
             Input::Entry { key, revision, value } => self.entry(now, key, revision, value, out),
             Input::Refused { key } => out.push(Action::Read { key }),
             Input::Command(command) => self.command(command, out),
@@ -294,7 +297,7 @@ impl Cluster {
                 }
             }
             (Key::Lease(member), Some(Value::Lease(record))) => match self.peers.get_mut(&member) {
-                Some(peer) => self.changed |= peer.see(now, revision, record),
+                Some(peer) => self.changed |= peer.see(now, &self.settings, revision, record),
                 None => {
                     self.peers.insert(member, Peer::new(now, revision, record));
                     self.changed = true;
@@ -306,6 +309,20 @@ impl Cluster {
             // A key that was never written, or a value of another key's kind.
             _ => {}
         }
+    }
+
+    /// Nothing is known of the store any more. Whoever holds the lease gives it up, and joins as a process that has begun just now,
+    /// whose promises and votes nobody counts on.
+    fn forget(&mut self, out: &mut Vec<Action>) {
+        if self.lease.incarnation != 0 {
+            self.lost(out);
+        }
+        self.settings.process = mix(self.settings.process);
+        (self.synced, self.config, self.lease) = (false, None, Lease::default());
+        // When they were heard of last stays known.
+        self.peers.values_mut().for_each(|peer| peer.revision = 0);
+        self.shards.iter_mut().for_each(ShardState::forget);
+        self.changed = true;
     }
 
     /// The lease has ended: nothing is translated any more.

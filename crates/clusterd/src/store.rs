@@ -9,13 +9,13 @@ mod log;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant as StdInstant};
 
 use arc_swap::ArcSwapOption;
 use async_nats::connection::State;
 use async_nats::jetstream::context::KeyValueErrorKind;
 use async_nats::jetstream::kv::{self, Operation, UpdateErrorKind};
-use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType};
+use async_nats::jetstream::stream::{self, DiscardPolicy, LastRawMessageErrorKind, StorageType};
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions, Event};
 use fordway_cluster::{Input, Key, Member, Revision, Shard, Value, decode, encode};
@@ -24,7 +24,7 @@ use futures_util::StreamExt;
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
-use log::{Gap, HISTORY, Log, Stored, Told};
+use log::{Broken, HISTORY, Log, Stored, Told};
 
 /// How long an answer of the server is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -85,6 +85,8 @@ pub(crate) struct Store {
     counters: Arc<StoreCounters>,
     /// The highest revision that a server has acknowledged.
     acknowledged: Arc<AtomicU64>,
+    /// Why what the watch tells can't be relied upon.
+    broken: Arc<ArcSwapOption<Broken>>,
     /// Why the bucket is not watched.
     trouble: Arc<ArcSwapOption<String>>,
     /// What the client has complained of last.
@@ -121,8 +123,18 @@ impl Store {
         let bucket = Arc::new(ArcSwapOption::empty());
         let trouble = Arc::new(ArcSwapOption::empty());
         let (counters, acknowledged, log) = (Arc::default(), Arc::default(), Arc::default());
-        let store =
-            Self { client, bucket, counters, acknowledged, trouble, complaint, log, inputs };
+        let broken = Arc::new(ArcSwapOption::empty());
+        let store = Self {
+            client,
+            bucket,
+            counters,
+            acknowledged,
+            broken,
+            trouble,
+            complaint,
+            log,
+            inputs,
+        };
         tokio::spawn(store.clone().follow(settings.clone()));
         Ok(store)
     }
@@ -190,24 +202,27 @@ impl Store {
         });
     }
 
-    /// Looks whether the watch has told everything of a key; if not, and it does not soon, it is begun anew.
+    /// Looks whether the watch has told what the servers' leader has of a key; if not, and it does not soon, it is begun anew.
     pub(crate) fn read(&self, key: Key) {
         let Some(bucket) = self.usable() else { return };
         let store = self.clone();
         tokio::spawn(async move {
-            match bucket.entry(name(key)).await {
-                // Who waits for the list of keys waits for this one, too.
-                Ok(None) => {}
-                Ok(Some(entry)) => {
-                    store.acknowledged.fetch_max(entry.revision, Ordering::Relaxed);
-                }
-                Err(error) => tracing::debug!("reading {}: {error}", name(key)),
+            // A direct request could be answered by a server whose order is another one.
+            let subject = format!("{}{}", bucket.prefix, name(key));
+            let revision = match bucket.stream.get_last_raw_message_by_subject(&subject).await {
+                Ok(message) => message.sequence,
+                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => 0,
+                Err(error) => return tracing::debug!("reading {}: {error}", name(key)),
+            };
+            store.acknowledged.fetch_max(revision, Ordering::Relaxed);
+            if let Err(why) = store.log().compare(key, revision, StdInstant::now(), LATE) {
+                store.broken.store(Some(Arc::new(why)));
             }
         });
     }
 
     /// Takes what the watch tells, and tells what counts.
-    async fn take(&self, entry: &kv::Entry) -> Result<(), Gap> {
+    async fn take(&self, entry: &kv::Entry) -> Result<(), Broken> {
         let Some(key) = parse(&entry.key) else {
             tracing::warn!("the store has a key that is none of a cluster's: {}", entry.key);
             return self.log().pass(entry.revision);
@@ -251,7 +266,13 @@ impl Store {
         while !self.inputs.is_closed() {
             let why = match self.watch(&context, &settings, &mut is_synced).await {
                 Ok(()) => "a watch was late, or ended".to_owned(),
-                Err(error) => error.to_string(),
+                Err(error) => {
+                    if error.downcast_ref() == Some(&Broken::Order) {
+                        is_synced = false;
+                        let _ = self.inputs.send(Input::Forget).await;
+                    }
+                    error.to_string()
+                }
             };
             let before = self.trouble.swap(Some(Arc::new(why.clone())));
             if before.is_none_or(|before| *before != why) {
@@ -280,6 +301,7 @@ impl Store {
         // The number of values that are still to come, which says it as well, is never 0 at times (servers of 2.9).
         let until = status.info.state.last_sequence;
         self.log().begin();
+        self.broken.store(None);
         let mut watch = bucket.watch_all_from_revision(1).await?;
         self.bucket.store(Some(Arc::new(bucket)));
         self.trouble.store(None);
@@ -295,10 +317,10 @@ impl Store {
             tokio::select! {
                 entry = watch.next() => {
                     let Some(entry) = entry.transpose()? else { return Ok(()) };
-                    if self.take(&entry).await == Err(Gap) {
+                    if let Err(why) = self.take(&entry).await {
                         // With what it knows, nobody may write.
                         self.log().begin();
-                        return Err("a watch has missed values".into());
+                        return Err(why.into());
                     }
                     last = last.max(entry.revision);
                     if (entry.seen_current || entry.revision >= until) && !is_listed {
@@ -320,6 +342,10 @@ impl Store {
                             (is_listed && last < revision).then(|| (revision, Instant::now()))
                         }
                     };
+                    if let Some(why) = self.broken.swap(None) {
+                        self.log().begin();
+                        return Err((*why).into());
+                    }
                     if self.inputs.is_closed() {
                         return Ok(());
                     }

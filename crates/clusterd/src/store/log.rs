@@ -8,6 +8,7 @@
 //! counts**. Everybody who sees all values in their order comes to the same result, whatever the servers have checked.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use fordway_cluster::{Encoded, Key, Revision, Value};
 use serde::{Deserialize, Serialize};
@@ -38,9 +39,18 @@ pub(super) enum Told {
     Unknown,
 }
 
-/// Values are missing between what was told last and this.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gap;
+/// What is told can't be what the servers agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Broken {
+    /// Values are missing between what was told last and this.
+    #[error("a watch has missed values")]
+    Gap,
+    /// It replaces one that counts, and that one should have been told before: a server has another order than others.
+    #[error(
+        "the store's servers disagree on what they have stored; one of them may have to be stopped, and its files removed"
+    )]
+    Order,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -54,6 +64,8 @@ struct State {
     is_unknown: bool,
     /// Values of which nobody knows yet whether they count.
     pending: Vec<(Revision, Stored)>,
+    /// Another last revision than the one that was told, by the servers' leader; and when it said so first.
+    doubt: Option<(Revision, Instant)>,
 }
 
 /// The bucket, as far as it was told, in order.
@@ -95,28 +107,29 @@ impl Log {
     }
 
     /// A key that is none of a gateway's has a value.
-    pub(super) fn pass(&mut self, revision: Revision) -> Result<(), Gap> {
+    pub(super) fn pass(&mut self, revision: Revision) -> Result<(), Broken> {
         if self.is_listed && self.last != 0 && revision > self.last + 1 {
-            return Err(Gap);
+            return Err(Broken::Gap);
         }
         self.last = self.last.max(revision);
         Ok(())
     }
 
     /// What the bucket has next. If it counts, it is given back, once the list is complete. From then on every revision has to be
-    /// told: a watch that goes on after an interruption may have missed values which are kept no longer.
+    /// told: a watch that goes on after an interruption may have missed values which are kept no longer. Servers of 2.9 may also
+    /// have different values at one revision for good, after their leader was killed.
     pub(super) fn put(
         &mut self,
         key: Key,
         revision: Revision,
         told: Told,
-    ) -> Result<Option<(Revision, Value)>, Gap> {
+    ) -> Result<Option<(Revision, Value)>, Broken> {
         if revision <= self.last {
             return Ok(None);
         }
         self.pass(revision)?;
         let state = self.keys.entry(key).or_default();
-        (state.last, state.told) = (revision, state.told + 1);
+        (state.last, state.told, state.doubt) = (revision, state.told + 1, None);
         let stored = match told {
             Told::Stored(stored) => stored,
             Told::Removed => return Ok(None),
@@ -127,6 +140,10 @@ impl Log {
         };
         if self.is_listed && state.valid != 0 {
             if stored.replaces != state.valid {
+                // Who wrote it had been told that its predecessor counts, which is before it.
+                if stored.replaces > state.valid && !state.is_unknown {
+                    return Err(Broken::Order);
+                }
                 self.overruled += 1;
                 return Ok(None);
             }
@@ -144,6 +161,29 @@ impl Log {
             state.resolve().map(|(revision, value)| (*key, revision, value))
         });
         all.collect()
+    }
+
+    /// Takes what the servers' leader says the last revision of a key is; 0: there is none. Once it has said another one than the watch
+    /// for `late`, who tells the watch has another order.
+    pub(super) fn compare(
+        &mut self,
+        key: Key,
+        revision: Revision,
+        now: Instant,
+        late: Duration,
+    ) -> Result<(), Broken> {
+        // A watch that has not come so far is late, no more.
+        if !self.is_listed || revision > self.last {
+            return Ok(());
+        }
+        let state = self.keys.entry(key).or_default();
+        let doubt = state.doubt.filter(|(said, _)| *said == revision);
+        let (_, since) = doubt.unwrap_or((revision, now));
+        state.doubt = (revision != state.last).then_some((revision, since));
+        if state.doubt.is_some() && now.duration_since(since) > late {
+            return Err(Broken::Order);
+        }
+        Ok(())
     }
 
     /// For a write that replaces what counts: the last revision of the key. `None`: something else counts, or nobody knows what.
@@ -167,7 +207,7 @@ mod tests {
         Told::Stored(Stored { replaces, value: Value::Config(value) })
     }
 
-    fn counts(revision: Revision, value: u64) -> Result<Option<(Revision, Value)>, Gap> {
+    fn counts(revision: Revision, value: u64) -> Result<Option<(Revision, Value)>, Broken> {
         Ok(Some((revision, Value::Config(value))))
     }
 
@@ -225,7 +265,7 @@ mod tests {
             log.put(Key::Lease(fordway_cluster::Member(1)), 2, stored(0, 10)),
             counts(2, 10)
         );
-        assert_eq!(log.put(KEY, 71, stored(70, 20)), Err(Gap));
+        assert_eq!(log.put(KEY, 71, stored(70, 20)), Err(Broken::Gap));
         log.begin();
         assert_eq!(log.expected(KEY, 1), None, "nothing is written with what was known before");
         for (revision, replaces) in [(70, 69), (71, 70), (72, 1)] {
@@ -233,6 +273,48 @@ mod tests {
         }
         assert_eq!(log.listed(), [(KEY, 71, Value::Config(71))]);
         assert_eq!(log.put(KEY, 72, stored(71, 9)), Ok(None), "told twice");
+    }
+
+    /// A leader that was killed has stored 2 and 3, and nobody else has; it then stores the others' 2 to 4 as 4 to 6.
+    #[test]
+    fn who_is_told_by_a_server_of_another_opinion_begins_anew() {
+        let mut log = Log::default();
+        for (revision, replaces) in [(1, 0), (2, 1), (3, 2)] {
+            assert_eq!(log.put(KEY, revision, stored(replaces, revision)), Ok(None));
+        }
+        assert_eq!(log.listed(), [(KEY, 3, Value::Config(3))]);
+        // It might have been overruled, and so might what replaces it.
+        assert_eq!(log.put(KEY, 4, stored(1, 20)), Ok(None));
+        assert_eq!(log.put(KEY, 5, stored(2, 30)), Ok(None));
+        // Its predecessor was told before it, and does not count.
+        assert_eq!(log.put(KEY, 6, stored(4, 40)), Err(Broken::Order));
+        log.begin();
+        for (revision, replaces) in [(1, 0), (2, 1), (3, 2), (4, 3)] {
+            assert_eq!(log.put(KEY, revision, stored(replaces, revision)), Ok(None));
+        }
+        assert_eq!(log.listed(), [(KEY, 4, Value::Config(4))]);
+    }
+
+    #[test]
+    fn who_is_told_something_else_than_the_leader_says_begins_anew() {
+        let begin = Instant::now();
+        let late = Duration::from_secs(1);
+        let mut log = live();
+        let compare = |log: &mut Log, revision, ms| {
+            log.compare(KEY, revision, begin + Duration::from_millis(ms), late)
+        };
+        assert_eq!(log.put(KEY, 1, stored(0, 10)), counts(1, 10));
+        assert_eq!([0, 2000].map(|ms| compare(&mut log, 1, ms)), [Ok(()); 2]);
+        // Answers that come late, and a watch that does.
+        assert_eq!([(0, 3000), (0, 3900)].map(|(it, ms)| compare(&mut log, it, ms)), [Ok(()); 2]);
+        assert_eq!([5000, 8000].map(|ms| compare(&mut log, 2, ms)), [Ok(()); 2]);
+        assert_eq!(log.put(KEY, 2, stored(1, 20)), counts(2, 20));
+        assert_eq!(compare(&mut log, 2, 9000), Ok(()));
+        // It has another last revision for good.
+        assert_eq!([9100, 10_000].map(|ms| compare(&mut log, 1, ms)), [Ok(()); 2]);
+        assert_eq!(compare(&mut log, 1, 10_200), Err(Broken::Order));
+        log.begin();
+        assert_eq!(compare(&mut log, 1, 20_000), Ok(()), "nothing is known");
     }
 
     #[test]
