@@ -98,6 +98,8 @@ impl Setup {
                 slack: 0,
                 outage: OUTAGE * 1000,
                 grace: 2000,
+                patience: 2 * TTL * 1000,
+                memory: 6 * TTL * 1000,
                 turn: 1000,
                 handover: 10_000,
                 batch: 1000,

@@ -11,6 +11,10 @@ pub(crate) struct Peer {
     pub(crate) record: LeaseRecord,
     /// When that revision was received first.
     received: Nanos,
+    /// When it has sent the newest revision that it wrote itself, at the latest; which may be told much later.
+    written_at: Nanos,
+    /// When its incarnation has asked for a promise last.
+    asked_at: Nanos,
     /// No vote before.
     promised_until: Nanos,
     /// Against this revision; no promise before a newer one is seen.
@@ -42,6 +46,8 @@ impl Peer {
             revision,
             record,
             received: now,
+            written_at: now,
+            asked_at: 0,
             promised_until: 0,
             voted: None,
             votes: BTreeSet::new(),
@@ -51,14 +57,34 @@ impl Peer {
     }
 
     /// Takes what the store says, if that is news.
-    pub(crate) fn see(&mut self, now: Nanos, revision: Revision, record: LeaseRecord) -> bool {
+    pub(crate) fn see(
+        &mut self,
+        now: Nanos,
+        settings: &Settings,
+        revision: Revision,
+        record: LeaseRecord,
+    ) -> bool {
         if revision <= self.revision {
             return false;
         }
         let is_same = record.incarnation == self.record.incarnation;
         let kept = if is_same { self.promised_until } else { 0 };
-        *self = Peer { promised_until: kept, ..Peer::new(now, revision, record) };
+        let (written_at, asked_at) = if is_same {
+            // Others may have ended it.
+            let by = if record.status == Status::Ended { self.record.sent } else { record.sent };
+            let passed = settings.timing.at_most(by.saturating_sub(self.record.sent));
+            (now.min(self.written_at.saturating_add(passed)), self.asked_at)
+        } else {
+            (now, 0)
+        };
+        let new = Peer::new(now, revision, record);
+        *self = Peer { promised_until: kept, written_at, asked_at, ..new };
         true
+    }
+
+    /// When it was heard of last, by what it has done itself.
+    pub(crate) fn alive_at(&self) -> Nanos {
+        self.written_at.max(self.asked_at)
     }
 
     /// How long ago the newest revision was received.
@@ -88,6 +114,7 @@ impl Peer {
             return false;
         }
         self.promised_until = self.promised_until.max(now + settings.timing.ttl);
+        self.asked_at = now;
         true
     }
 

@@ -45,6 +45,12 @@ pub struct Timing {
     pub outage: Nanos,
     /// How long those wait that don't have a shard's records, before they take it.
     pub grace: Nanos,
+    /// How long those wait at least whom a living gateway comes before, which may have the records, but not hear from the store: as
+    /// long as its servers take to choose a leader.
+    pub patience: Nanos,
+    /// How long a standby that hears nothing more of the owner is one: longer than servers of the store take to choose a leader, shorter
+    /// than ports rest before another subscriber gets them (RFC 6888 REQ-8), so that old entries contradict no new ones.
+    pub memory: Nanos,
     /// How long everybody waits before that for each living gateway that should rather take it.
     pub turn: Nanos,
     /// How long a planned move waits for the standby, and for the store.
@@ -64,6 +70,8 @@ impl Default for Timing {
             slack: 10 * MS,
             outage: 900_000 * MS,
             grace: 500 * MS,
+            patience: 10_000 * MS,
+            memory: 30_000 * MS,
             turn: 50 * MS,
             handover: 50 * MS,
             batch: 5 * MS,
@@ -81,6 +89,14 @@ impl Timing {
         let drift = u128::from(self.drift_ppm).min(MILLION);
         let shorter = u128::from(length) * (MILLION - drift) / (MILLION + drift);
         (shorter as Nanos).saturating_sub(self.slack)
+    }
+
+    /// How long something lasts at most by one's own clock that lasts so long by another one.
+    #[must_use]
+    pub fn at_most(&self, length: Nanos) -> Nanos {
+        const MILLION: u128 = 1_000_000;
+        let drift = u128::from(self.drift_ppm).min(MILLION - 1);
+        (u128::from(length) * (MILLION + drift)).div_ceil(MILLION - drift) as Nanos
     }
 
     /// Why the times don't work together.
@@ -180,6 +196,7 @@ mod tests {
         let timing = Timing::default();
         // 500 ms * 0.999 / 1.001 - 10 ms
         assert_eq!(timing.usable(timing.ttl), 489_000_999);
+        assert_eq!(timing.at_most(timing.ttl), 501_001_002);
         assert_eq!(timing.usable(0), 0);
         assert_eq!(timing.check(), Ok(()));
         assert_eq!(Timing { renew: 200 * MS, ..timing }.check(), Err(WrongTiming::Renew));

@@ -59,6 +59,12 @@ impl ShardState {
         }
     }
 
+    /// What the store has is not known any more.
+    pub(super) fn forget(&mut self) {
+        (self.seen, self.unowned_since, self.written_at, self.taking) = (None, None, 0, None);
+        self.order.clear();
+    }
+
     pub(super) fn epoch(&self) -> u64 {
         self.seen.map_or(0, |(_, record)| record.epoch)
     }
@@ -309,6 +315,7 @@ impl Cluster {
         let is_draining = self.wanted == Status::Draining;
         let Some(state) = self.shards.get(usize::from(shard.0)) else { return };
         let seen = state.seen;
+        let alive_at = self.alive_at(now, seen.map(|(_, record)| record.owner));
         if let Some((_, record)) = seen
             && (record.owner, record.incarnation) == (me, own)
         {
@@ -325,18 +332,18 @@ impl Cluster {
             None => return,
         };
         let RoleState::Standby(receiver) = &state.role else { return };
-        let age = 2 * timing.ttl + timing.renew;
         let (has_records, wait) = match seen {
             None if place == 0 => (true, 0),
             None => (true, timing.grace + timing.turn * place),
             Some((_, record)) => {
                 let is_intact = record.owner == me && state.intact == Some(record.epoch);
-                let is_ready = receiver.is_ready(record.epoch, now, age);
+                let is_ready = receiver.is_ready(record.epoch, now, alive_at, &timing);
                 // A standby of an earlier time, which thinks that it is ready, leaves it to those who should be.
                 let wait = match (is_intact, is_ready) {
                     (true, _) => 0,
                     (false, true) => timing.turn * place,
-                    (false, false) => timing.grace + timing.turn * place,
+                    (false, false) if place == 0 => timing.grace,
+                    (false, false) => timing.grace.max(timing.patience) + timing.turn * place,
                 };
                 (is_intact || is_ready, wait)
             }

@@ -7,6 +7,7 @@ use crate::stream::{Sender, StreamSettings};
 
 use super::Cluster;
 use super::shards::RoleState;
+use crate::peer::Peer;
 
 /// Where a member stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,18 +144,24 @@ impl Cluster {
         state.seen.map(|(_, record)| record.owner)
     }
 
+    /// When another gateway was heard of last.
+    pub(super) fn alive_at(&self, now: Nanos, owner: Option<Member>) -> Nanos {
+        owner.and_then(|owner| self.peers.get(&owner)).map_or(now, Peer::alive_at)
+    }
+
     /// The shards, in order.
     pub fn shards(&self, now: Nanos) -> impl Iterator<Item = ShardStatus> {
-        let age = 2 * self.settings.timing.ttl + self.settings.timing.renew;
+        let timing = self.settings.timing;
         let settings = StreamSettings::of(&self.settings);
         (0_u16..).zip(&self.shards).map(move |(number, state)| {
             let owner = state.seen.map(|(_, record)| (record.owner, record.epoch));
             let wish = state.seen.and_then(|(_, record)| record.wish);
             let (role, sender) = match &state.role {
-                RoleState::Standby(receiver) if receiver.is_ready(state.epoch(), now, age) => {
-                    (Role::Ready, None)
+                RoleState::Standby(receiver) => {
+                    let alive_at = self.alive_at(now, owner.map(|(member, _)| member));
+                    let is_ready = receiver.is_ready(state.epoch(), now, alive_at, &timing);
+                    (if is_ready { Role::Ready } else { Role::Other }, None)
                 }
-                RoleState::Standby(_) => (Role::Other, None),
                 RoleState::Owner(sender) => (Role::Owner, Some(sender)),
                 RoleState::Stopping { sender, .. } | RoleState::Handing { sender, .. } => {
                     (Role::Moving, Some(sender))

@@ -325,6 +325,95 @@ fn a_shard_is_taken_at_once_by_who_is_ready_and_should_and_by_others_later() {
     assert_eq!(taken(&single), [true; 4]);
 }
 
+/// It may have the records, and not hear of the owner's end yet.
+#[test]
+fn who_has_no_records_is_patient_with_a_living_gateway_that_comes_before() {
+    let mut single = Single::new(Settings { shards: 64, ..settings() });
+    single.lease(2, lease(2, Status::Active));
+    let order = |shard| ranking([1, 2], Shard(shard), [(Member(1), 100), (Member(3), 100)])[0].0;
+    let shard = Shard((0..64).find(|shard| order(*shard) == 3).expect("about half"));
+    let (owner, incarnation) = (Member(2), 4);
+    let value = Value::Shard(ShardRecord { epoch: 1, owner, incarnation, wish: None });
+    single.revision += 1;
+    let revision = single.revision;
+    single.give(Input::Entry { key: Key::Shard(shard), revision, value: Some(value) });
+    single.give(Input::Synced);
+    single.lease(2, lease(2, Status::Ended));
+    for n in 0..101 {
+        single.lease(3, LeaseRecord { sent: 5 + n * 100 * MS, ..lease(3, Status::Active) });
+        assert_eq!(single.writes(Key::Shard(shard)), 0, "after {n} tenths of a second");
+        single.pass(100 * MS);
+    }
+    assert_eq!(single.writes(Key::Shard(shard)), 1);
+}
+
+/// The owner's machine runs the store's leader as well: nobody hears of either, until the store has another one.
+#[test]
+fn a_standby_is_ready_as_long_as_its_owner_was_not_heard_of_any_more() {
+    for (silence, is_store_up, is_ready) in
+        [(20_000, false, true), (20_000, true, false), (31_000, false, false)]
+    {
+        let mut single = Single::new(Settings { shards: 1, ..settings() });
+        single.lease(2, lease(2, Status::Active));
+        let (owner, incarnation) = (Member(2), 4);
+        let value = Value::Shard(ShardRecord { epoch: 1, owner, incarnation, wish: None });
+        single.revision += 1;
+        let revision = single.revision;
+        single.give(Input::Entry { key: Key::Shard(Shard(0)), revision, value: Some(value) });
+        single.give(Input::Synced);
+        let (digest, step) = (Digest::default(), Step::Begin);
+        let message = Message::Replicate { shard: Shard(0), epoch: 1, number: 1, digest, step };
+        single.give(Input::Received { from: Member(2), message });
+        single.is_down = !is_store_up;
+        let renewed = |sent| LeaseRecord { sent, ..lease(2, Status::Active) };
+        for n in 1..=silence / 250 {
+            single.pass(250 * MS);
+            if is_store_up {
+                single.lease(2, renewed(5 + n * 250 * MS));
+            }
+        }
+        if !is_store_up {
+            // The owner's last word, which the store tells only now.
+            single.lease(2, renewed(5 + 90 * MS));
+        }
+        single.is_down = false;
+        single.lease(2, lease(2, Status::Ended));
+        single.pass(MS);
+        let taken = single.writes(Key::Shard(Shard(0)));
+        assert_eq!(taken > 0, is_ready, "{silence} ms, the store is up: {is_store_up}");
+    }
+}
+
+/// Servers of the store that disagree: the one that told everything so far had higher revisions.
+#[test]
+fn who_was_told_by_a_server_of_another_opinion_joins_anew() {
+    let mut single = Single::new(settings());
+    single.lease(2, lease(2, Status::Ended));
+    single.give(Input::Synced);
+    assert_eq!((single.cluster.phase(), single.owned()), (Phase::Member, 2));
+    let before = single.writes(Key::Lease(Member(1)));
+    (single.revision, single.is_down) = (1, true);
+    single.done.clear();
+    single.give(Input::Forget);
+    assert!(single.done.contains(&Action::Lease { until: 0 }));
+    assert_eq!((single.cluster.phase(), single.owned()), (Phase::Joining, 0));
+    assert_eq!((single.cluster.lease(single.now).0, single.cluster.peers()), (0, 0));
+    single.pass(5000 * MS);
+    assert_eq!(single.writes(Key::Lease(Member(1))), 0, "before it is told everything anew");
+    single.lease(2, lease(2, Status::Active));
+    // Its own lease, as the process that it was has written it; and a shard of which it does not know that it owns it.
+    let record = LeaseRecord { process: 11, incarnation: 1, ..lease(1, Status::Active) };
+    single.lease(1, record);
+    single.is_down = false;
+    single.give(Input::Synced);
+    assert_eq!(single.cluster.phase(), Phase::Member);
+    let mut incarnations = single.done.iter().filter_map(|action| match action {
+        Action::Write { value: Value::Lease(record), .. } => Some(record.incarnation),
+        _ => None,
+    });
+    assert_eq!((before > 0, incarnations.next_back()), (true, Some(2)));
+}
+
 /// Both sides of a planned move, when the store has its outcome.
 #[test]
 fn the_next_owner_says_that_it_knows() {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::record::{Digest, Member, Nanos, Record, Step};
-use crate::settings::{Settings, mutant};
+use crate::settings::{Settings, Timing, mutant};
 
 use super::Shadow;
 
@@ -37,9 +37,21 @@ impl Receiver {
         (self.next, self.verified)
     }
 
-    /// Whether the table is what the owner of `epoch` had, as far as was heard, not longer ago than `age`.
-    pub(crate) fn is_ready(&self, epoch: u64, now: Nanos, age: Nanos) -> bool {
-        self.verified && self.epoch == epoch && now.saturating_sub(self.heard_at) <= age
+    /// Whether the table is what the owner of `epoch` had, as far as is known. `alive_at`: when the owner was heard of last, by the
+    /// store or otherwise. If it has lived longer than what was heard by the stream, the table may be an old one; the time after
+    /// that, in which nobody owns the shard, makes it no older.
+    pub(crate) fn is_ready(
+        &self,
+        epoch: u64,
+        now: Nanos,
+        alive_at: Nanos,
+        timing: &Timing,
+    ) -> bool {
+        let age = 2 * timing.ttl + timing.renew;
+        self.verified
+            && self.epoch == epoch
+            && alive_at.saturating_sub(self.heard_at) <= age
+            && now.saturating_sub(self.heard_at) <= timing.memory.max(age)
     }
 
     /// Takes a message of the stream, from a gateway in an epoch with a number. Gives what to change in the table.

@@ -48,6 +48,12 @@ enum Happening {
     Read,
 }
 
+/// In epoch 1, whose owner lives, with times of which the age is 1000.
+fn is_ready(pair: &Pair) -> bool {
+    let timing = Timing { ttl: 450, renew: 100, memory: 0, ..Timing::default() };
+    pair.receiver.is_ready(1, pair.now, pair.now, &timing)
+}
+
 /// Both sides with their tables.
 struct Pair {
     now: Nanos,
@@ -189,7 +195,7 @@ proptest! {
         steps.iter().for_each(|step| pair.step(step));
         pair.settle();
         prop_assert_eq!(&pair.owner, &pair.standby);
-        prop_assert!(pair.receiver.is_ready(1, pair.now, 1000));
+        prop_assert!(is_ready(&pair));
     }
 }
 
@@ -298,7 +304,7 @@ fn a_standby_that_has_diverged_is_not_ready() {
     let mut pair = Pair::new();
     pair.change(record(1, Some(1)));
     pair.settle();
-    assert!(pair.receiver.is_ready(1, pair.now, 1000));
+    assert!(is_ready(&pair));
     pair.receiver.shadow.apply(&record(9, Some(9)));
     put(&mut pair.standby, &record(9, Some(9)));
     pair.change(record(2, Some(2)));
@@ -307,7 +313,7 @@ fn a_standby_that_has_diverged_is_not_ready() {
     while !pair.to_standby.is_empty() {
         pair.arrive(0);
     }
-    assert!(!pair.receiver.is_ready(1, pair.now, 1000));
+    assert!(!is_ready(&pair));
     pair.settle();
     assert_eq!(pair.standby, pair.owner);
 }
@@ -319,7 +325,7 @@ fn who_is_released_by_his_owner_is_not_ready() {
     let release = |pair: &mut Pair, from: Member, epoch: u64| {
         let what = (from, epoch, 0);
         pair.receiver.receive(pair.now, &settings(), what, Digest::default(), Step::Release);
-        pair.receiver.is_ready(1, pair.now, 1000)
+        is_ready(pair)
     };
     assert!(release(&mut pair, Member(9), 1) && release(&mut pair, OWNER, 2), "another's word");
     assert!(!release(&mut pair, OWNER, 1));
@@ -330,5 +336,5 @@ fn who_is_released_by_his_owner_is_not_ready() {
     while !pair.to_standby.is_empty() {
         pair.arrive(0);
     }
-    assert!(!pair.receiver.is_ready(1, pair.now, 1000));
+    assert!(!is_ready(&pair));
 }

@@ -104,8 +104,20 @@ fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
 
 /// In ns.
 fn times(timing: &Timing) -> String {
-    let &Timing { ttl, renew, drift_ppm, slack, outage, grace, turn, handover, batch, resend } =
-        timing;
+    let &Timing {
+        ttl,
+        renew,
+        drift_ppm,
+        slack,
+        outage,
+        grace,
+        memory: _,
+        patience: _,
+        turn,
+        handover,
+        batch,
+        resend,
+    } = timing;
     joined([ttl, renew, drift_ppm, slack, outage, grace, turn, handover, batch, resend])
 }
 
