@@ -14,7 +14,7 @@ FUZZ_TIME ?= 60
 BUILD_NEEDS    := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-config zlib1g-dev
 LAB_NEEDS      := $(BUILD_NEEDS) apache2-bin apache2-utils bind9 conntrack curl dnsperf ethtool hey iperf3 iproute2 iputils-ping nftables nghttp2-client nginx-light procps squid tayga \
                   tcpdump unbound util-linux vsftpd wrk
-TEST_NEEDS     := $(LAB_NEEDS) bind9-dnsutils bird2 chromium dnsmasq-base kea-dhcp6-server knot-dnsutils lftp nats-server ndisc6 openssh-client openssh-server openssl \
+TEST_NEEDS     := $(LAB_NEEDS) bind9-dnsutils bird2 chromium dnsmasq-base frr kea-dhcp6-server knot-dnsutils lftp nats-server ndisc6 openssh-client openssh-server openssl \
                   python3 radvd snmp snmpd traceroute tshark bpftool containernetworking-plugins podman python3-jsonschema python3-yaml runc
 # What makes packages and an image of the built programs, and what tests them.
 PACKAGE_NEEDS  := buildah debhelper dpkg-dev lintian xz-utils

@@ -10,7 +10,8 @@ use std::time::Duration;
 use fordway_testhost::PATIENCE;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{SUBSCRIBERS, World};
+use super::SUBSCRIBERS;
+use super::world::World;
 
 /// Connections of a process, both ends of each.
 const OF_PROCESS: u64 = 8000;
@@ -106,7 +107,7 @@ fn holds() {
 }
 
 /// An octet of one end of each to the other. Whether it has come.
-fn pass(connections: &mut [[TcpStream; 2]], from: usize, to: usize) -> Vec<bool> {
+pub(super) fn pass(connections: &mut [[TcpStream; 2]], from: usize, to: usize) -> Vec<bool> {
     for ends in connections.iter_mut() {
         // What has broken says so when the other end waits for it.
         let _ = ends[from].write_all(&[1]);
