@@ -45,14 +45,14 @@ pub struct Timing {
     pub outage: Nanos,
     /// How long those wait that don't have a shard's records, before they take it.
     pub grace: Nanos,
+    /// How long everybody waits before that for each living gateway that should rather take it.
+    pub turn: Nanos,
     /// How long those wait at least whom a living gateway comes before, which may have the records, but not hear from the store: as
     /// long as its servers take to choose a leader.
     pub patience: Nanos,
     /// How long a standby that hears nothing more of the owner is one: longer than servers of the store take to choose a leader, shorter
     /// than ports rest before another subscriber gets them (RFC 6888 REQ-8), so that old entries contradict no new ones.
     pub memory: Nanos,
-    /// How long everybody waits before that for each living gateway that should rather take it.
-    pub turn: Nanos,
     /// How long a planned move waits for the standby, and for the store.
     pub handover: Nanos,
     /// How long a replicated record waits for others to be sent with.

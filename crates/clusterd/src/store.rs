@@ -9,7 +9,7 @@ mod log;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant as StdInstant};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use async_nats::connection::State;
@@ -85,8 +85,6 @@ pub(crate) struct Store {
     counters: Arc<StoreCounters>,
     /// The highest revision that a server has acknowledged.
     acknowledged: Arc<AtomicU64>,
-    /// Why what the watch tells can't be relied upon.
-    broken: Arc<ArcSwapOption<Broken>>,
     /// Why the bucket is not watched.
     trouble: Arc<ArcSwapOption<String>>,
     /// What the client has complained of last.
@@ -123,18 +121,8 @@ impl Store {
         let bucket = Arc::new(ArcSwapOption::empty());
         let trouble = Arc::new(ArcSwapOption::empty());
         let (counters, acknowledged, log) = (Arc::default(), Arc::default(), Arc::default());
-        let broken = Arc::new(ArcSwapOption::empty());
-        let store = Self {
-            client,
-            bucket,
-            counters,
-            acknowledged,
-            broken,
-            trouble,
-            complaint,
-            log,
-            inputs,
-        };
+        let store =
+            Self { client, bucket, counters, acknowledged, trouble, complaint, log, inputs };
         tokio::spawn(store.clone().follow(settings.clone()));
         Ok(store)
     }
@@ -215,9 +203,7 @@ impl Store {
                 Err(error) => return tracing::debug!("reading {}: {error}", name(key)),
             };
             store.acknowledged.fetch_max(revision, Ordering::Relaxed);
-            if let Err(why) = store.log().compare(key, revision, StdInstant::now(), LATE) {
-                store.broken.store(Some(Arc::new(why)));
-            }
+            store.log().compare(key, revision, Instant::now().into_std(), LATE);
         });
     }
 
@@ -267,7 +253,12 @@ impl Store {
             let why = match self.watch(&context, &settings, &mut is_synced).await {
                 Ok(()) => "a watch was late, or ended".to_owned(),
                 Err(error) => {
-                    if error.downcast_ref() == Some(&Broken::Order) {
+                    let broken = error.downcast_ref::<Broken>();
+                    if broken.is_some() {
+                        // With what it knows, nobody may write.
+                        self.log().begin();
+                    }
+                    if broken == Some(&Broken::Order) {
                         is_synced = false;
                         let _ = self.inputs.send(Input::Forget).await;
                     }
@@ -301,7 +292,6 @@ impl Store {
         // The number of values that are still to come, which says it as well, is never 0 at times (servers of 2.9).
         let until = status.info.state.last_sequence;
         self.log().begin();
-        self.broken.store(None);
         let mut watch = bucket.watch_all_from_revision(1).await?;
         self.bucket.store(Some(Arc::new(bucket)));
         self.trouble.store(None);
@@ -317,11 +307,7 @@ impl Store {
             tokio::select! {
                 entry = watch.next() => {
                     let Some(entry) = entry.transpose()? else { return Ok(()) };
-                    if let Err(why) = self.take(&entry).await {
-                        // With what it knows, nobody may write.
-                        self.log().begin();
-                        return Err(why.into());
-                    }
+                    self.take(&entry).await?;
                     last = last.max(entry.revision);
                     if (entry.seen_current || entry.revision >= until) && !is_listed {
                         is_listed = true;
@@ -342,10 +328,7 @@ impl Store {
                             (is_listed && last < revision).then(|| (revision, Instant::now()))
                         }
                     };
-                    if let Some(why) = self.broken.swap(None) {
-                        self.log().begin();
-                        return Err((*why).into());
-                    }
+                    self.log().check()?;
                     if self.inputs.is_closed() {
                         return Ok(());
                     }

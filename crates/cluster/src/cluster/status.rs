@@ -7,7 +7,6 @@ use crate::stream::{Sender, StreamSettings};
 
 use super::Cluster;
 use super::shards::RoleState;
-use crate::peer::Peer;
 
 /// Where a member stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,11 +141,6 @@ impl Cluster {
     pub fn owner(&self, shard: Shard) -> Option<Member> {
         let state = self.shards.get(usize::from(shard.0))?;
         state.seen.map(|(_, record)| record.owner)
-    }
-
-    /// When another gateway was heard of last.
-    pub(super) fn alive_at(&self, now: Nanos, owner: Option<Member>) -> Nanos {
-        owner.and_then(|owner| self.peers.get(&owner)).map_or(now, Peer::alive_at)
     }
 
     /// The shards, in order.

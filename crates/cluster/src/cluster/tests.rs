@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::placement::ranking;
-use crate::record::{Digest, LeaseRecord, Step};
+use crate::record::{Digest, Incarnation, LeaseRecord, Record, Step};
 use crate::settings::{Fencing, Timing};
 
 const MS: Nanos = 1_000_000;
@@ -66,6 +66,14 @@ impl Single {
         self.revision += 1;
         let (key, revision) = (Key::Lease(Member(member)), self.revision);
         self.give(Input::Entry { key, revision, value: Some(Value::Lease(record)) });
+    }
+
+    /// A shard's record, which the store has.
+    fn shard(&mut self, shard: Shard, (owner, incarnation): (Member, Incarnation)) {
+        self.revision += 1;
+        let (key, revision) = (Key::Shard(shard), self.revision);
+        let value = Value::Shard(ShardRecord { epoch: 1, owner, incarnation, wish: None });
+        self.give(Input::Entry { key, revision, value: Some(value) });
     }
 
     fn pass(&mut self, time: Nanos) {
@@ -295,11 +303,7 @@ fn a_shard_is_taken_at_once_by_who_is_ready_and_should_and_by_others_later() {
     let [ready, released, empty] = [0, 1, 2].map(|n| next(1).nth(n).expect("about half"));
     let other = next(3).next().expect("about half");
     for shard in [ready, released, empty, other].map(Shard) {
-        let (owner, incarnation) = (Member(2), 4);
-        let value = Value::Shard(ShardRecord { epoch: 1, owner, incarnation, wish: None });
-        single.revision += 1;
-        let revision = single.revision;
-        single.give(Input::Entry { key: Key::Shard(shard), revision, value: Some(value) });
+        single.shard(shard, (Member(2), 4));
     }
     single.give(Input::Synced);
     let mut say = |shard, number, step| {
@@ -332,11 +336,7 @@ fn who_has_no_records_is_patient_with_a_living_gateway_that_comes_before() {
     single.lease(2, lease(2, Status::Active));
     let order = |shard| ranking([1, 2], Shard(shard), [(Member(1), 100), (Member(3), 100)])[0].0;
     let shard = Shard((0..64).find(|shard| order(*shard) == 3).expect("about half"));
-    let (owner, incarnation) = (Member(2), 4);
-    let value = Value::Shard(ShardRecord { epoch: 1, owner, incarnation, wish: None });
-    single.revision += 1;
-    let revision = single.revision;
-    single.give(Input::Entry { key: Key::Shard(shard), revision, value: Some(value) });
+    single.shard(shard, (Member(2), 4));
     single.give(Input::Synced);
     single.lease(2, lease(2, Status::Ended));
     for n in 0..101 {
@@ -355,11 +355,7 @@ fn a_standby_is_ready_as_long_as_its_owner_was_not_heard_of_any_more() {
     {
         let mut single = Single::new(Settings { shards: 1, ..settings() });
         single.lease(2, lease(2, Status::Active));
-        let (owner, incarnation) = (Member(2), 4);
-        let value = Value::Shard(ShardRecord { epoch: 1, owner, incarnation, wish: None });
-        single.revision += 1;
-        let revision = single.revision;
-        single.give(Input::Entry { key: Key::Shard(Shard(0)), revision, value: Some(value) });
+        single.shard(Shard(0), (Member(2), 4));
         single.give(Input::Synced);
         let (digest, step) = (Digest::default(), Step::Begin);
         let message = Message::Replicate { shard: Shard(0), epoch: 1, number: 1, digest, step };
@@ -401,9 +397,10 @@ fn who_was_told_by_a_server_of_another_opinion_joins_anew() {
     single.pass(5000 * MS);
     assert_eq!(single.writes(Key::Lease(Member(1))), 0, "before it is told everything anew");
     single.lease(2, lease(2, Status::Active));
-    // Its own lease, as the process that it was has written it; and a shard of which it does not know that it owns it.
+    // Its own lease, as the process that it was has written it, and a shard that it has owned.
     let record = LeaseRecord { process: 11, incarnation: 1, ..lease(1, Status::Active) };
     single.lease(1, record);
+    single.shard(Shard(0), (Member(1), 1));
     single.is_down = false;
     single.give(Input::Synced);
     assert_eq!(single.cluster.phase(), Phase::Member);
@@ -412,6 +409,14 @@ fn who_was_told_by_a_server_of_another_opinion_joins_anew() {
         _ => None,
     });
     assert_eq!((before > 0, incarnations.next_back()), (true, Some(2)));
+    // It begins again after others could have, and in the next epoch.
+    single.pass(400 * MS);
+    assert_eq!(single.writes(Key::Shard(Shard(0))), 0);
+    single.pass(200 * MS);
+    let takes = |action: &Action| {
+        matches!(action, Action::Translate { shard: Shard(0), epoch: 2, is_quiet: true })
+    };
+    assert!(single.done.iter().any(takes), "{:?}", single.done);
 }
 
 /// Both sides of a planned move, when the store has its outcome.
