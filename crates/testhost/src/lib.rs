@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bird;
 #[cfg(feature = "certificates")]
 pub mod certificates;
 #[cfg(feature = "hosts")]

@@ -6,17 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use fordway_testhost::namespace::Namespace;
-use fordway_testhost::nats::request;
+use fordway_testhost::nats::{PORT, configure, request};
 use fordway_testhost::wait;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::world::MIDDLE;
-
-/// Where servers listen for clients; the next one at the next port.
-const PORT: u16 = 4222;
-/// Where they listen for each other.
-const ROUTES: u16 = 6222;
 
 /// Servers that are one cluster, or one alone. They end with it.
 pub(crate) struct Nats {
@@ -28,23 +23,7 @@ pub(crate) struct Nats {
 impl Nats {
     /// Starts so many servers; `more` is added to each one's file.
     pub(crate) fn start(place: &Arc<Namespace>, folder: &Path, number: u16, more: &str) -> Self {
-        let routes: Vec<String> =
-            (0..number).map(|n| format!("nats://127.0.0.1:{}", ROUTES + n)).collect();
-        for n in 0..number {
-            let cluster = format!(
-                "cluster {{ name: fordway, listen: \"127.0.0.1:{}\", routes: [{}] }}",
-                ROUTES + n,
-                routes.join(", ")
-            );
-            let store = folder.join(format!("nats{n}"));
-            let text = format!(
-                "server_name: nats{n}\nlisten: \"[{MIDDLE}]:{}\"\njetstream {{ store_dir: \"{}\" }}\n{}\n{more}\n",
-                PORT + n,
-                store.display(),
-                if number > 1 { &cluster } else { "" }
-            );
-            std::fs::write(folder.join(format!("nats{n}.conf")), text).unwrap();
-        }
+        let _ = configure(folder, MIDDLE, number, more);
         let mut nats =
             Self { folder: folder.into(), place: Arc::clone(place), servers: Vec::new() };
         nats.servers.resize_with(number.into(), || None);

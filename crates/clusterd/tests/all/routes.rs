@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use fordway_cluster::{Shard, ShardMap};
 use fordway_testhost::namespace::{Namespace, can_test};
-use fordway_testhost::{has_programs, poll_or};
+use fordway_testhost::{bird, has_programs, poll_or};
 use serde_json::Value;
 
 use crate::gateway::{TABLE, pool};
@@ -35,13 +35,13 @@ impl Drop for Bird {
     }
 }
 
-const COMMON: &str = "protocol device { scan time 1; }\n\
-    protocol bfd { interface \"*\" { min rx interval 50 ms; min tx interval 50 ms; multiplier 20; }; }\n";
+/// A second without packets of BFD: a busy machine does not send one each 50 ms.
+const LOST: u32 = 20;
 
 /// Starts BIRD at a place with this configuration.
-fn bird(place: &Namespace, folder: &Path, name: &str, id: Ipv4Addr, config: &str) -> Bird {
+fn start(place: &Namespace, folder: &Path, name: &str, id: Ipv4Addr, config: &str) -> Bird {
     let file = folder.join(format!("{name}.conf"));
-    std::fs::write(&file, format!("router id {id};\n{COMMON}{config}")).unwrap();
+    std::fs::write(&file, format!("router id {id};\n{}{config}", bird::common(LOST))).unwrap();
     let control = folder.join(format!("{name}.ctl"));
     Bird(place.run(move || {
         Command::new("bird")
@@ -56,18 +56,6 @@ fn bird(place: &Namespace, folder: &Path, name: &str, id: Ipv4Addr, config: &str
             .spawn()
             .expect("bird is installed")
     }))
-}
-
-/// A gateway's BIRD: it learns the table, and says that the metric is the MED (RFC 4271 section 5.1.4).
-fn of_gateway(number: usize) -> String {
-    let own = v4(number);
-    format!(
-        "ipv4 table fordway;\n\
-         protocol kernel {{ kernel table {TABLE}; learn; scan time 1; ipv4 {{ table fordway; import all; export none; }}; }}\n\
-         protocol bgp {{ local {own} as 65001; neighbor {ROUTER} as 65000; bfd on; connect retry time 1; connect delay time 1;\n\
-           error wait time 1, 2; ipv4 {{ table fordway; import none; next hop self;\n\
-           export filter {{ bgp_med = krt_metric; accept; }}; }}; }}\n"
-    )
 }
 
 fn of_router(gateways: usize) -> String {
@@ -125,10 +113,10 @@ fn routers_follow_the_owners_of_shards() {
     let mut birds: Vec<Option<Bird>> = Vec::new();
     for (number, host) in world.hosts.iter().enumerate() {
         host.ip(&format!("address add {}/24 dev uplink", v4(number)));
-        let config = of_gateway(number);
-        birds.push(Some(bird(host, &folder, &format!("bird{number}"), v4(number), &config)));
+        let config = bird::gateway(v4(number).into(), ROUTER.into(), TABLE);
+        birds.push(Some(start(host, &folder, &format!("bird{number}"), v4(number), &config)));
     }
-    let _router = bird(&world.middle, &folder, "router", ROUTER, &of_router(3));
+    let _router = start(&world.middle, &folder, "router", ROUTER, &of_router(3));
     world.settled(&[0, 1, 2]);
     follows(&mut world, 3);
     world.tell(1, "drain");

@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use super::idle::pass;
 use super::observer::Observer;
 use super::pulses::{Pulses, target};
-use super::routers::{Frr, bird, has_frr};
+use super::routers::{Frr, has_frr, start_bird};
 use super::world::World;
 use super::{SHARDS, SUBSCRIBERS, TTL, is_shared, owned};
 use crate::common::daemon::Daemon;
@@ -62,10 +62,10 @@ impl<'a> Routed<'a> {
 
     /// Starts a gateway's routing daemon.
     fn announce(&self, gateway: usize) {
-        let bird = bird(
+        let bird = start_bird(
             &self.world.gateways[gateway],
             &self.world.folders[gateway],
-            gateway + 1,
+            gateway as u16 + 1,
             self.lost,
         );
         self.birds.borrow_mut()[gateway] = Some(bird);

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
+use fordway_testhost::bird::{self, BFD_INTERVAL};
 use fordway_testhost::{poll, require};
 use serde_json::Value;
 
@@ -14,8 +15,8 @@ use crate::common::netns::Netns;
 use crate::common::process::Process;
 
 const FRR: &str = "/usr/lib/frr";
-/// Between two packets of BFD, in ms.
-const INTERVAL: u32 = 50;
+/// The kernel's table of routes that are announced: the default of `route_table`.
+const TABLE: u32 = 6146;
 
 /// Whether FRR is installed, which has its daemons in a folder of their own.
 pub(super) fn has_frr() -> bool {
@@ -36,11 +37,11 @@ impl Frr {
         fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
         let (family, id) = match own {
             IpAddr::V4(own) => ("ipv4", own),
-            IpAddr::V6(_) => ("ipv6", Ipv4Addr::new(192, 0, 2, 100)),
+            IpAddr::V6(_) => ("ipv6", v4(100)),
         };
         let neighbours = (1..=gateways).map(|number| match own {
-            IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, number as u8).into(),
-            IpAddr::V6(_) => IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0xc, 0, 0, 0, 0, number)),
+            IpAddr::V4(_) => IpAddr::from(v4(number)),
+            IpAddr::V6(_) => v6(number).into(),
         });
         let neighbours: Vec<IpAddr> = neighbours.collect();
         let of_each = |line: &str| -> String {
@@ -55,7 +56,7 @@ impl Frr {
             of_each("activate"),
         );
         let bfd = format!(
-            "bfd\n profile quick\n  detect-multiplier {lost}\n  receive-interval {INTERVAL}\n  transmit-interval {INTERVAL}\n"
+            "bfd\n profile quick\n  detect-multiplier {lost}\n  receive-interval {BFD_INTERVAL}\n  transmit-interval {BFD_INTERVAL}\n"
         );
         let start = |name: &str, text: &str| {
             let file = folder.file(&format!("{name}.conf"), text);
@@ -88,25 +89,27 @@ impl Frr {
     }
 }
 
-/// Starts a gateway's BIRD, as docs/cluster.md has it.
-pub(super) fn bird(host: &Netns, folder: &RunDir, number: usize, lost: u32) -> Process {
-    let session = |family: &str, own: &str, neighbour: &str, med: &str| {
-        format!(
-            "{family} table fordway_{family};\n\
-             protocol kernel {{ kernel table 6146; learn; scan time 1; {family} {{ table fordway_{family}; import all; export none; }}; }}\n\
-             protocol bgp {{ local {own} as 65001; neighbor {neighbour} as 65000; bfd on;\n\
-               connect retry time 1; connect delay time 1; error wait time 1, 2;\n\
-               {family} {{ table fordway_{family}; import none; next hop self; export filter {{ {med} accept; }}; }}; }}\n"
-        )
-    };
+/// Starts a gateway's BIRD, which tells routes of each family to the router on that side.
+pub(super) fn start_bird(host: &Netns, folder: &RunDir, number: u16, lost: u32) -> Process {
     let text = format!(
-        "router id 192.0.2.{number};\nprotocol device {{ scan time 1; }}\n\
-         protocol bfd {{ interface \"*\" {{ min rx interval {INTERVAL} ms; min tx interval {INTERVAL} ms; multiplier {lost}; }}; }}\n{}{}",
-        session("ipv4", &format!("192.0.2.{number}"), "192.0.2.101", "bgp_med = krt_metric;"),
-        session("ipv6", &format!("2001:db8:c::{number}"), "2001:db8:c::100", ""),
+        "router id {};\n{}{}{}",
+        v4(number),
+        bird::common(lost),
+        bird::gateway(v4(number).into(), v4(101).into(), TABLE),
+        bird::gateway(v6(number).into(), v6(0x100).into(), TABLE),
     );
     let file = folder.file("bird.conf", &text);
     let mut command = host.command("bird");
     command.arg("-f").arg("-c").arg(file).arg("-s").arg(folder.path().join("bird.control"));
     Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
+}
+
+/// An address on the segment.
+fn v4(number: u16) -> Ipv4Addr {
+    Ipv4Addr::new(192, 0, 2, number as u8)
+}
+
+/// The same.
+fn v6(number: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0xc, 0, 0, 0, 0, number)
 }

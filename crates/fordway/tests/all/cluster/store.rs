@@ -1,10 +1,10 @@
 //! Servers of NATS with JetStream at the router's address.
 
-use std::net::TcpStream;
+use std::net::{Ipv6Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use fordway_testhost::nats::request;
+use fordway_testhost::nats::{PORT, configure, request};
 use fordway_testhost::poll;
 use serde_json::Value;
 
@@ -12,8 +12,8 @@ use crate::common::daemon::RunDir;
 use crate::common::netns::Netns;
 use crate::common::process::Process;
 
-/// Where they listen for clients; the next one at the next port.
-const PORT: u16 = 4222;
+/// The router's address.
+const ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xc, 0, 0, 0, 0, 0x100);
 
 /// Servers that are one cluster, or one alone.
 pub(super) struct Store {
@@ -24,22 +24,7 @@ pub(super) struct Store {
 impl Store {
     /// Starts so many.
     pub(super) fn start(router: &Netns, folder: &RunDir, number: u16) -> Store {
-        let route = |n| format!("127.0.0.1:{}", 6222 + n);
-        let routes: Vec<_> = (0..number).map(|n| format!("nats://{}", route(n))).collect();
-        let files = (0..number).map(|n| {
-            let port = PORT + n;
-            let own = folder.path().join(format!("store{n}"));
-            let mut text = format!(
-                "server_name: nats{n}\nlisten: \"[2001:db8:c::100]:{port}\"\njetstream {{ store_dir: \"{}\" }}\n",
-                own.display()
-            );
-            if number > 1 {
-                let (route, routes) = (route(n), routes.join(", "));
-                text += &format!("cluster {{ name: fordway, listen: \"{route}\", routes: [{routes}] }}\n");
-            }
-            folder.file(&format!("nats{n}.conf"), &text)
-        });
-        let files: Vec<_> = files.collect();
+        let files = configure(folder.path(), ADDRESS, number, "");
         let mut store = Store { servers: files.iter().map(|_| None).collect(), files };
         (0..number.into()).for_each(|n| store.start_one(router, n));
         store
@@ -53,7 +38,7 @@ impl Store {
         let port = PORT + n as u16;
         poll("the store listens", || {
             assert!(server.0.try_wait().unwrap().is_none(), "the store has ended");
-            router.inside(|| TcpStream::connect(format!("[2001:db8:c::100]:{port}"))).ok()
+            router.inside(|| TcpStream::connect((ADDRESS, port))).ok()
         });
         self.servers[n] = Some(server);
     }
@@ -66,7 +51,7 @@ impl Store {
     /// Which one leads the others as far as the gateways' values are concerned.
     pub(super) fn leader(&self, router: &Netns) -> usize {
         poll("the store has a leader", || {
-            let any = router.inside(|| TcpStream::connect(format!("[2001:db8:c::100]:{PORT}")));
+            let any = router.inside(|| TcpStream::connect((ADDRESS, PORT)));
             let said = request(any.unwrap(), "$JS.API.STREAM.INFO.KV_fordway", "");
             let said: Value = serde_json::from_str(&said).unwrap();
             said.pointer("/cluster/leader")?.as_str()?.trim_start_matches("nats").parse().ok()
@@ -75,7 +60,7 @@ impl Store {
 
     /// What gateways are told of them.
     pub(super) fn configuration(&self) -> String {
-        let url = |n| format!("'nats://[2001:db8:c::100]:{}'", PORT + n);
+        let url = |n| format!("'nats://[{ADDRESS}]:{}'", PORT + n);
         let number = self.files.len() as u16;
         let urls: Vec<_> = (0..number).map(url).collect();
         format!("[cluster.store]\nservers = [{}]\nreplicas = {number}\n", urls.join(", "))
