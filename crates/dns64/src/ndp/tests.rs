@@ -197,6 +197,8 @@ proptest! {
         let mut buffer = [0xa5; 8192];
         let message = build(&mut buffer, &fields, &options).expect("room for all");
         prop_assert!(checksum_is_valid(ROUTER, ALL_NODES, message));
+        let written = u16::from_be_bytes([message[2], message[3]]);
+        prop_assert_eq!(checksum(ROUTER, ALL_NODES, message), written);
         let (read, rest) = Advertisement::receive(ROUTER, 255, message).expect("well formed");
         prop_assert_eq!(read, fields);
         let read: Vec<NdOption<'_>> = rest.collect();

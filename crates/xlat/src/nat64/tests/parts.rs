@@ -387,7 +387,13 @@ fn who_takes_tables_over_knows_which_blocks_are_given() {
     let local = first.from_v6(&udp(1, 5000), at(0), 0).unwrap();
     let second = Nat64::new(first.settings().clone(), Arc::clone(first.memory())).unwrap();
     assert_eq!(second.blocks(), [Occupancy { used: 1, size: 4 }]);
-    let mut blocks: HashSet<u16> = HashSet::from([(local.1 - 1000) / 100]);
+    let taken = |number: u16| {
+        let (low, high) = (1000 + 100 * number, 1099 + 100 * number);
+        second.is_assigned(PortBlock { v4: local.0, low, high })
+    };
+    let own = (local.1 - 1000) / 100;
+    assert_eq!([0, 1, 2, 3].map(taken), [0, 1, 2, 3].map(|number| Some(number == own)));
+    let mut blocks: HashSet<u16> = HashSet::from([own]);
     for number in 2..=4 {
         let local = second.from_v6(&udp(number, 5000), at(0), 0).unwrap();
         assert!(blocks.insert((local.1 - 1000) / 100), "given twice");

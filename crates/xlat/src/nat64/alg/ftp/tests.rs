@@ -310,6 +310,16 @@ fn telnet_options_are_refused_and_signals_pass() {
 }
 
 #[test]
+fn telnet_options_are_refused_in_whatever_pieces_they_come() {
+    let mut talk = Talk::v6();
+    for octet in [255, 251, 1, 255, 244] {
+        let whole = octet == 244;
+        assert_eq!(talk.say(Side::V6, &[octet]), if whole { vec![255, 244] } else { Vec::new() });
+    }
+    assert_eq!(talk.say(Side::V4, b"200 Yes\r\n"), [&[255, 254, 1][..], b"200 Yes\r\n"].concat());
+}
+
+#[test]
 fn a_client_in_v4_gets_at_a_server_in_v6() {
     let mut talk = Talk::of(Side::V4);
     assert_eq!(talk.client("PASV\r\n"), "EPSV\r\n");

@@ -259,6 +259,22 @@ fn segments_leave_room_for_options() {
     assert_eq!((offload.gso.kind, offload.gso.size), (GsoKind::TcpV6, 96));
 }
 
+/// The sender's own doing.
+#[test]
+fn what_was_longer_than_the_mss_stays_whole() {
+    let mut gateway = Gateway::new();
+    let (client, server) = ((HOST.into(), 4000), (SERVER6.into(), 21));
+    let heard = gateway.client(1000, 0, flag::SYN, b"");
+    let (flags, mss) = (flag::SYN | flag::ACK, Some(100));
+    let fields = TcpFields { seq: 5000, ack: 1001, flags, mss, ..TcpFields::default() };
+    gateway.pass(&Said { src: heard.dst, dst: heard.src, fields, payload: Vec::new() });
+    let payload = [&b"EPSV 2\r\n"[..], &b"NOOP\r\n".repeat(40)].concat();
+    let fields = TcpFields { seq: 1001, ack: 5001, flags: flag::ACK, ..TcpFields::default() };
+    let said = Said { src: client, dst: server, fields, payload };
+    let (heard, offload) = gateway.pass_with(&said, Offload::default());
+    assert_eq!((heard.payload.len(), offload.gso.kind), (246, GsoKind::None));
+}
+
 #[test]
 fn a_super_packet_with_a_partial_checksum_stays_one() {
     let mut gateway = Gateway::new();

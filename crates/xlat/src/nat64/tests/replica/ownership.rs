@@ -84,6 +84,39 @@ fn a_shard_that_comes_back_has_its_records_only() {
     assert_eq!(gateway.nat.bib(at(2)).count(), 1);
 }
 
+#[test]
+fn slots_are_numbered_from_the_first_port_on() {
+    let (first, last, slots, base) = (10, 12, 17, 5);
+    let part = Part { first, last, slots, base, low: 2048, high: 4095, shift: 9 };
+    assert_eq!(part.per_address(), 4);
+    let slot = |v4, port| part.slot(Ipv4Addr::from_bits(v4), port);
+    assert_eq!([slot(10, 2048), slot(10, 4095), slot(11, 2048), slot(12, 4095)], [5, 8, 9, 16]);
+}
+
+/// By scans after the loss, and at once if the shard comes back before them.
+#[test]
+fn a_session_without_a_record_ends_beside_one_that_has_one() {
+    for comes_back in [false, true] {
+        let mut gateway = Gateway::owner(1, Replicated::default(), blocks(8));
+        gateway.opened(1, 4000, at(0));
+        gateway.changes(at(0));
+        let half = from_v6(Protocol::Tcp, (host(1), 4000), Segment::Syn);
+        let half = Tuple { remote: (SERVER.0, 81), ..half };
+        gateway.nat.from_v6(&half, at(0), 0).unwrap();
+        assert_eq!((gateway.nat.bib(at(0)).count(), gateway.nat.sessions(at(0)).count()), (1, 2));
+        gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(1), 0);
+        if comes_back {
+            assert_eq!(gateway.take_over(0, at(1)), []);
+        } else {
+            assert_eq!(gateway.changes(at(1)), []);
+        }
+        let left: Vec<_> = gateway.nat.sessions(at(2)).map(|it| it.remote).collect();
+        assert_eq!(left, [SERVER]);
+        gateway.sweep(at(2));
+        gateway.assert_sound();
+    }
+}
+
 /// A process that is started again has the tables of the one before, of which all has to be told to the cluster.
 #[test]
 fn a_restarted_owner_goes_on_with_its_tables() {
