@@ -40,8 +40,10 @@ pub struct Cluster {
     tickets: u64,
     /// The shard whose record is read next, in case that a watch has missed something.
     reads: u16,
-    /// Placement has to be computed anew.
+    /// Placement has to be computed anew, and all shards to be looked at.
     changed: bool,
+    /// A planned move has begun since all shards were looked at: others may wait for its end.
+    moved: bool,
     wake: Nanos,
 }
 
@@ -72,6 +74,7 @@ impl Cluster {
             tickets: 0,
             reads: 0,
             changed: true,
+            moved: false,
             wake: 0,
             settings,
         })
@@ -128,9 +131,12 @@ impl Cluster {
                 self.config = Some((revision, Some(hash)));
             }
             (Key::Lease(member), Some(Value::Lease(record))) if member == self.settings.me => {
+                let before = self.lease.standing(now, &self.settings);
                 match self.lease.see(now, &self.settings, revision, record) {
                     None => {}
-                    Some(Seen::Held) => self.changed = true,
+                    Some(Seen::Held) => {
+                        self.changed |= before != self.lease.standing(now, &self.settings);
+                    }
                     Some(seen) => {
                         self.replaced |= seen == Seen::Replaced;
                         self.lost(out);
@@ -203,9 +209,12 @@ impl Cluster {
         if !self.synced || self.replaced || !self.check_config(now, out) {
             return;
         }
-        if self.changed {
-            self.changed = false;
+        let mut all = std::mem::take(&mut self.changed);
+        if all {
             self.place();
+        }
+        if self.moved && self.may_move_another() {
+            (self.moved, all) = (false, true);
         }
         self.renew(now, out);
         self.ask(now, out);
@@ -214,7 +223,9 @@ impl Cluster {
             out.push(Action::Lease { until });
         }
         for number in 0..self.settings.shards {
-            self.tick_shard(now, Shard(number), out);
+            if all || self.shards[usize::from(number)].wake <= now {
+                self.tick_shard(now, Shard(number), out);
+            }
         }
     }
 

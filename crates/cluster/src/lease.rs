@@ -77,6 +77,15 @@ impl Lease {
         Some(seen)
     }
 
+    /// What shards depend on: whether the store is reached, and what its record says of this gateway.
+    pub(crate) fn standing(
+        &self,
+        now: Nanos,
+        settings: &Settings,
+    ) -> (bool, Option<(Incarnation, Status, u32)>) {
+        (self.reaches_store(now, settings), self.record.as_ref().map(LeaseRecord::standing))
+    }
+
     /// The next record to write. The peers of a write that may still succeed stay, so that there are at most two sets.
     pub(crate) fn renewal(
         &mut self,

@@ -56,7 +56,7 @@ impl Peer {
         }
     }
 
-    /// Takes what the store says, if that is news.
+    /// Takes what the store says, if that is news. Whether shards depend on it.
     pub(crate) fn see(
         &mut self,
         now: Nanos,
@@ -78,8 +78,9 @@ impl Peer {
             (now, 0)
         };
         let new = Peer::new(now, revision, record);
+        let before = self.record.standing();
         *self = Peer { promised_until: kept, written_at, asked_at, ..new };
-        true
+        before != self.record.standing()
     }
 
     /// When it was heard of last, by what it has done itself.

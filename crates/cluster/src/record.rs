@@ -75,6 +75,13 @@ pub struct LeaseRecord {
     pub peers: Peers,
 }
 
+impl LeaseRecord {
+    /// What placement and shards depend on.
+    pub(crate) fn standing(&self) -> (Incarnation, Status, u32) {
+        (self.incarnation, self.status, self.weight)
+    }
+}
+
 /// Who owns a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ShardRecord {

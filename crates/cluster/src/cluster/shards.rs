@@ -124,10 +124,11 @@ impl ShardState {
     }
 
     /// The operator's wish, if that member is active, then placement.
-    fn wanted(&self, wish: Option<Member>) -> Vec<Member> {
+    fn wanted(&self) -> impl Iterator<Item = Member> + '_ {
+        let wish = self.seen.and_then(|(_, record)| record.wish);
         let wish = wish.filter(|wish| self.order.contains(wish));
-        let others = self.order.iter().copied().filter(|member| Some(*member) != wish);
-        wish.into_iter().chain(others).collect()
+        let others = self.order.iter().copied().filter(move |member| Some(*member) != wish);
+        wish.into_iter().chain(others)
     }
 }
 
@@ -146,6 +147,17 @@ impl Cluster {
         for state in &mut self.shards {
             state.order = ranking(self.settings.key, state.shard, active.iter().copied());
         }
+    }
+
+    /// Whether fewer shards are being moved than may be.
+    pub(super) fn may_move_another(&self) -> bool {
+        let is_planned = |state: &&ShardState| {
+            matches!(
+                state.role,
+                RoleState::Stopping { to: Some(_), .. } | RoleState::Handing { .. }
+            )
+        };
+        self.shards.iter().filter(is_planned).count() < self.settings.moves
     }
 
     pub(super) fn lose_shards(&mut self, out: &mut Vec<Action>) {
@@ -198,7 +210,7 @@ impl Cluster {
             return;
         }
         let before = state.epoch();
-        state.seen = Some((revision, record));
+        (state.seen, state.wake) = (Some((revision, record)), 0);
         state.unowned_since = None;
         let is_own = record.owner == me && record.incarnation == own && own != 0;
         match &state.role {
@@ -248,6 +260,7 @@ impl Cluster {
             && *ticket == done
         {
             *is_stopped = true;
+            state.wake = 0;
         }
         // A gateway that leaves has perhaps stopped with everything.
         self.tick(now, out);
@@ -325,10 +338,9 @@ impl Cluster {
         }
         let is_free = seen.is_none_or(|(_, record)| self.has_ended(&record));
         let Some(state) = self.state(shard).filter(|_| is_free) else { return };
-        let order = state.wanted(seen.and_then(|(_, record)| record.wish));
-        let place = match order.iter().position(|member| *member == me) {
+        let place = match state.wanted().position(|member| member == me) {
             Some(place) => place as Nanos,
-            None if order.is_empty() && is_draining => 0,
+            None if state.order.is_empty() && is_draining => 0,
             None => return,
         };
         let RoleState::Standby(receiver) = &state.role else { return };
@@ -369,25 +381,23 @@ impl Cluster {
     /// Chooses the standby of an own shard, and begins to give it away if it should be elsewhere.
     fn direct(&mut self, now: Nanos, shard: Shard, out: &mut Vec<Action>) {
         let (me, ticket) = (self.settings.me, self.tickets + 1);
-        let is_planned = |state: &&ShardState| {
-            matches!(
-                state.role,
-                RoleState::Stopping { to: Some(_), .. } | RoleState::Handing { .. }
-            )
-        };
-        let has_room = self.shards.iter().filter(is_planned).count() < self.settings.moves;
-        let may_move = has_room && self.lease.reaches_store(now, &self.settings);
         let leaves = self.wanted == Status::Ended;
         let is_same_stream = mutant!(self.settings, SameStream);
         let without_stop = mutant!(self.settings, NoStop);
-        let (living, settings) = (self.living(), StreamSettings::of(&self.settings));
-        let Some(state) = self.state(shard) else { return };
+        let settings = StreamSettings::of(&self.settings);
+        let Some(state) = self.shards.get(usize::from(shard.0)) else { return };
         let epoch = state.epoch();
-        let order = state.wanted(state.seen.and_then(|(_, record)| record.wish));
-        let should = order.first().copied().filter(|member| *member != me);
-        let standby = should.or_else(|| order.iter().copied().find(|member| *member != me));
+        let should = state.wanted().next().filter(|member| *member != me);
+        let standby = should.or_else(|| state.wanted().find(|member| *member != me));
+        let may_move = should.is_some()
+            && self.may_move_another()
+            && self.lease.reaches_store(now, &self.settings);
+        let incarnation = |to| {
+            let living = self.peers.get(&to).filter(|peer| !peer.is_ended())?;
+            Some(if is_same_stream { 1 } else { living.record.incarnation })
+        };
+        let Some(state) = self.shards.get_mut(usize::from(shard.0)) else { return };
         let RoleState::Owner(sender) = &mut state.role else { return };
-        let incarnation = |to| living.get(&to).map(|by| if is_same_stream { 1 } else { *by });
         let before = sender.standby();
         sender.set_standby(standby.and_then(|to| Some((to, incarnation(to)?))));
         if let Some(to) = before.filter(|before| sender.standby() != Some(*before)) {
@@ -396,7 +406,7 @@ impl Cluster {
             out.push(Action::Send { to, message });
         }
         let is_near = sender.is_nearly_caught_up(now, &settings);
-        let moves = should.is_some() && may_move && is_near;
+        let moves = may_move && is_near;
         if moves && due(now, state.not_before, &mut state.wake) || leaves && should.is_none() {
             let sender = state.take_sender();
             let is_stopped = without_stop;
@@ -406,6 +416,7 @@ impl Cluster {
                 out.push(Action::Stop { shard, ticket });
             }
             self.tickets = ticket;
+            self.moved |= should.is_some();
         }
     }
 

@@ -255,6 +255,12 @@ impl Sender {
         Some(last + (settings.resend << self.silences))
     }
 
+    /// When something is sent, if there is nothing to tell: of all streams at the same time, so that messages leave together.
+    fn idle_at(&self, settings: &StreamSettings) -> Nanos {
+        let idle = settings.idle.max(1);
+        (self.sent_at / idle + 1) * idle
+    }
+
     fn send(&mut self, now: Nanos, step: Step) -> Sent {
         let sent = Sent { number: self.next, digest: self.shadow.digest(), step, at: now };
         self.next += 1;
@@ -283,7 +289,7 @@ impl Sender {
             let Some(message) = self.send_pending(now) else { break };
             sent.push(message);
         }
-        if now.saturating_sub(self.sent_at) >= settings.idle && self.window.is_empty() {
+        if now >= self.idle_at(settings) && self.window.is_empty() {
             sent.push(self.send(now, Step::Idle));
         }
         let mut actions: Vec<_> = sent.into_iter().map(SenderAction::Send).collect();
@@ -308,7 +314,7 @@ impl Sender {
         let batch = self.pending_since + settings.batch;
         let waits = self.pending.is_empty() || !self.has_room(settings);
         let batch = if waits { Nanos::MAX } else { batch };
-        let window = self.resend_at(settings).unwrap_or(self.sent_at + settings.idle);
+        let window = self.resend_at(settings).unwrap_or_else(|| self.idle_at(settings));
         batch.min(window)
     }
 }
