@@ -247,6 +247,32 @@ fn a_port_has_one_owner_with_programs_in_the_kernel() {
     links_and_processes_fail("engine = 'kernel'");
 }
 
+/// Of the `outage` of 15 minutes that a configuration has unless it is written.
+const WITHOUT_STORE: Duration = Duration::from_secs(600);
+
+#[test]
+#[ignore = "ten minutes: make soak"]
+fn translation_goes_on_while_the_store_is_gone_for_ten_minutes() {
+    let Some(world) = world("engine = 'kernel'", TTL) else { return };
+    let (routed, daemons, pulses, observer) = begin(&world);
+    ALL.iter().for_each(|server| world.store.borrow_mut().kill(*server));
+    let killed = Instant::now();
+    while killed.elapsed() < WITHOUT_STORE {
+        thread::sleep(Duration::from_secs(20));
+        routed.shared();
+        after(&pulses, &observer, "no store", 0);
+    }
+    // One that is new.
+    world.connect(1).check();
+    ALL.iter().for_each(|server| world.store.borrow_mut().start_one(&world.router, *server));
+    let drain = world.cluster(2, "drain");
+    assert!(drain.status.success(), "{}", String::from_utf8_lossy(&drain.stderr));
+    routed.owned_by(&[0, 1]);
+    after(&pulses, &observer, "the store is back", 1);
+    pulses.end();
+    daemons.into_iter().flatten().for_each(|daemon| drop(daemon.stop()));
+}
+
 /// Connections that are opened one after the other, with the time at which each was open. The last one's other end is `None`, if the
 /// server never heard that it is open.
 fn open_until(
