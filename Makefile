@@ -14,8 +14,10 @@ FUZZ_TIME ?= 60
 BUILD_NEEDS    := clang-19 gcc libc6-dev libelf-dev linux-libc-dev make pkg-config zlib1g-dev
 LAB_NEEDS      := $(BUILD_NEEDS) apache2-bin apache2-utils bind9 conntrack curl dnsperf ethtool hey iperf3 iproute2 iputils-ping nftables nghttp2-client nginx-light procps squid tayga \
                   tcpdump unbound util-linux vsftpd wrk
-TEST_NEEDS     := $(LAB_NEEDS) bind9-dnsutils bird2 chromium dnsmasq-base frr kea-dhcp6-server knot-dnsutils lftp nats-server ndisc6 openssh-client openssh-server openssl \
-                  python3 radvd snmp snmpd traceroute tshark bpftool containernetworking-plugins podman python3-jsonschema python3-yaml runc
+TEST_NEEDS     := $(LAB_NEEDS) bind9-dnsutils bird2 chromium conntrackd dnsmasq-base frr kea-dhcp6-server keepalived knot-dnsutils lftp nats-server ndisc6 openssh-client \
+                  openssh-server openssl python3 radvd snmp snmpd traceroute tshark bpftool containernetworking-plugins podman python3-jsonschema python3-yaml runc
+# What the lab's runs with a standby need beside the others.
+BENCH_NEEDS    := $(LAB_NEEDS) keepalived nats-server openssl
 # What makes packages and an image of the built programs, and what tests them.
 PACKAGE_NEEDS  := buildah debhelper dpkg-dev lintian xz-utils
 PACKAGE_TEST_NEEDS := $(PACKAGE_NEEDS) iproute2 iputils-ping mmdebstrap nftables podman procps python3 runc systemd util-linux
@@ -83,10 +85,13 @@ kernels: test-needs rust
 soak: test-needs release
 	scripts/soak.d/all $(RELEASE)
 
-# The ratios that the design promises, measured side by side: of the translators in one run, of the other mechanisms in a second.
-bench: lab-needs release
+# The ratios that the design promises, measured side by side: of the translators in one run, of the other mechanisms in a second, of a
+# gateway with a standby in a third.
+bench: rust release
+	@scripts/needs $(BENCH_NEEDS)
 	$(RELEASE)/fordway-lab run goals --fordway $(RELEASE)/fordway
 	$(RELEASE)/fordway-lab run mechanisms-goals --fordway $(RELEASE)/fordway
+	$(RELEASE)/fordway-lab run replication --fordway $(RELEASE)/fordway
 
 # Formatting, and clippy without a warning. Also the gateway without each of its features, and without all of them; tests of what it then refuses.
 lint:

@@ -57,6 +57,10 @@ pub const POOL4_FIRST: &str = "203.0.113.64";
 pub const BOUND_V4: &str = "203.0.113.65";
 /// The end of tunnels in the box in the middle, on no device.
 pub const TUNNEL_END_V6: &str = "2001:db8:46::1";
+/// IPv6 addresses on the link between a gateway and its standby.
+pub const STANDBY_LINK_V6: [&str; 2] = ["2001:db8:6::1", "2001:db8:6::2"];
+/// IPv4 addresses there.
+pub const STANDBY_LINK_V4: [&str; 2] = ["203.0.113.5", "203.0.113.6"];
 /// TCP port of a proxy for clients.
 pub const PROXY_PORT: u16 = 3128;
 /// TCP port of a site.

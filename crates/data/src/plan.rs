@@ -28,6 +28,8 @@ const GATE_S: f64 = 1.2;
 const WAITED_S: f64 = 7.0;
 /// Seconds of one measurement of the start time, on its own network.
 const START_S: f64 = 0.4;
+/// Seconds of connections before and after the death of a gateway.
+const FAILOVER_S: f64 = 20.0;
 /// New flows per second that a plan counts on, and sessions per second that are opened, asked and
 /// forgotten again.
 const FLOWS_PER_S: f64 = 150_000.0;
@@ -272,6 +274,7 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         | Load::Capacity => standards::seconds(load, profile),
         Load::Initiation => BEGIN_S + f64::from(profile.begun) * BEGUN_S,
         Load::Start => START_S,
+        Load::Failover => DEPLOY_S + FAILOVER_S,
         Load::Own(load) => {
             let each = load.spec().takes_s.unwrap_or(duration_s as f64) + 2.0 * AROUND_S;
             points(Load::Own(load), profile).len() as f64 * each

@@ -50,6 +50,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../experiments/control.toml"),
     include_str!("../experiments/demo.toml"),
     include_str!("../experiments/dns64.toml"),
+    include_str!("../experiments/failover.toml"),
     include_str!("../experiments/goals.toml"),
     include_str!("../experiments/http-translators.toml"),
     include_str!("../experiments/interop-mechanisms.toml"),
@@ -59,6 +60,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../experiments/nat64.toml"),
     include_str!("../experiments/pairs.toml"),
     include_str!("../experiments/imix.toml"),
+    include_str!("../experiments/replication.toml"),
     include_str!("../experiments/rfc8219.toml"),
     include_str!("../experiments/rfc9411.toml"),
     include_str!("../experiments/rfc9693.toml"),
@@ -174,6 +176,16 @@ impl Family {
     }
 }
 
+/// What another gateway beside one that keeps sessions does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standby {
+    /// It is told of all sessions.
+    Told,
+    /// It is told, and goes on with them when the first one dies: next hops of client and server move to it by VRRP.
+    TakesOver,
+}
+
 /// One arm of an experiment.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -207,6 +219,9 @@ pub struct MechanismSpec {
     /// Application gateways, for implementations that have some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alg: Vec<String>,
+    /// What another one beside it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby: Option<Standby>,
     /// Threads of a DNS64 server; 0 is one per processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,

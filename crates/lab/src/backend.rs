@@ -128,11 +128,11 @@ pub(crate) fn must(backend: &dyn Backend, place: &Place, argv: &[&str]) -> Resul
     backend.run(Some(place), &argv, Output::Keep)?.wait(Duration::from_secs(10))?.ok()
 }
 
-/// A server with a folder of its own, which goes when it does.
+/// A server, with a folder of its own, where it has one, which goes when it does.
 #[derive(Debug)]
 pub(crate) struct Served {
     process: Running,
-    folder: PathBuf,
+    folder: Option<PathBuf>,
 }
 
 impl Served {
@@ -142,11 +142,11 @@ impl Served {
         place: &Place,
         argv: &[String],
         port: u16,
-        folder: PathBuf,
+        folder: impl Into<Option<PathBuf>>,
         log: &Path,
     ) -> Result<Self> {
         let process = backend.run(Some(place), argv, Output::Log(log))?;
-        let mut server = Self { process, folder };
+        let mut server = Self { process, folder: folder.into() };
         let listeners = ["ss", "-Hltn", "sport", "=", &format!(":{port}")].map(str::to_owned);
         let up = process::poll(Duration::from_secs(5), || {
             let out = backend.run(Some(place), &listeners, Output::Keep);
@@ -168,7 +168,9 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.process.stop();
-        let _ = std::fs::remove_dir_all(&self.folder);
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
+        }
     }
 }
 

@@ -6,6 +6,8 @@
 //! no hop      client ──────────────────────── iperf      (calibration)
 //! two ends    app ── client ══ host ───────── iperf      (464XLAT, softwire with two hops)
 //! elsewhere   client ══ another machine ═════ iperf
+//! a standby   client ───────── host ───────── iperf      (and a `standby` box on a link of its own with `host`)
+//! two ways    client ═══ host │ standby ═════ iperf      (one that takes over: client and server have a bridge each)
 //! ```
 //!
 //! A stateless gateway stands in the `host` box, between an IPv4 client and the IPv6 server; a stateful
@@ -23,7 +25,7 @@ mod cables;
 use std::net::{IpAddr, SocketAddr};
 
 use fordway_data::addresses::{HOST_V6, NAT64_POOL6, PREF64, PROXY_PORT, SITE_PORT};
-use fordway_data::spec::{Carries, Family, Kind, MechanismSpec, Way};
+use fordway_data::spec::{Carries, Family, Kind, MechanismSpec, Standby, Way};
 
 use crate::backend::{Backend, Keeper, Place, must};
 use crate::error::{LabError, Result};
@@ -55,6 +57,8 @@ pub(crate) struct Shape {
     pub(crate) offloads: bool,
     /// Whether another machine stands in the place of the `host` box.
     pub(crate) elsewhere: bool,
+    /// What another one beside the `host` box does.
+    pub(crate) standby: Option<Standby>,
 }
 
 impl Shape {
@@ -73,6 +77,7 @@ impl Shape {
             by_xdp: mechanism.attach.as_deref() == Some("xdp"),
             offloads,
             elsewhere: mechanism.device.is_some(),
+            standby: mechanism.standby,
         }
     }
 
@@ -89,6 +94,7 @@ impl Shape {
             by_xdp: false,
             offloads,
             elsewhere: false,
+            standby: None,
         }
     }
 }
@@ -102,6 +108,8 @@ pub(crate) struct Network {
     pub(crate) client: Place,
     /// The box in the middle, unless calibrating.
     pub(crate) host: Option<Place>,
+    /// The box beside it, where it has one.
+    pub(crate) standby: Option<Place>,
     /// Where the server runs.
     pub(crate) server: Place,
     /// The server's address for the application.
@@ -132,6 +140,7 @@ impl Network {
             all.insert(0, ("app", &self.app));
         }
         all.extend(self.host.as_ref().map(|host| ("host", host)));
+        all.extend(self.standby.as_ref().map(|standby| ("standby", standby)));
         all.push(("iperf", &self.server));
         all
     }
@@ -222,6 +231,7 @@ impl Network {
             app: if shape.hops == 2 { place("app") } else { client.clone() },
             client,
             host: (shape.hops > 0 && !shape.elsewhere).then(|| place("host")),
+            standby: shape.standby.map(|_| place("standby")),
             server: place("iperf"),
             target: address(flow.target)?,
             server_address: address(flow.server)?,
@@ -262,7 +272,8 @@ impl Network {
             let ends = [&network.client, &network.server];
             network.cables = Some(Cables::lay(backend, prefix, device, ends)?);
         } else {
-            for (place, lines) in network.links(backend) {
+            let two_ways = shape.standby == Some(Standby::TakesOver);
+            for (place, lines) in network.links(backend, two_ways) {
                 batch(backend, place, &format!("{}-links", place.0), true, &lines)?;
             }
         }
@@ -280,12 +291,26 @@ impl Network {
     }
 
     /// The `ip` commands that make the links, each to be run on the machine of a place.
-    fn links(&self, backend: &dyn Backend) -> Vec<(&Place, Vec<String>)> {
+    fn links(&self, backend: &dyn Backend, two_ways: bool) -> Vec<(&Place, Vec<String>)> {
         let veth = |a: &Place, da: &str, b: &Place, db: &str| {
             format!("link add {da} netns {} type veth peer name {db} netns {}", a.0, b.0)
         };
         let near = self.host.as_ref().map_or((&self.client, "uplink"), |host| (host, "to-iperf"));
         let mut lines = Vec::new();
+        if let Some((host, standby)) = self.host.as_ref().zip(self.standby.as_ref()) {
+            lines.push(veth(standby, "to-host", host, "to-standby"));
+            if two_ways {
+                for end in [&self.client, &self.server] {
+                    let bridge = "type bridge mcast_snooping 0";
+                    lines.push(format!("link add uplink netns {} {bridge}", end.0));
+                }
+                for (port, gateway) in PORTS.into_iter().zip([host, standby]) {
+                    lines.push(veth(&self.client, port, gateway, "to-client"));
+                    lines.push(veth(&self.server, port, gateway, "to-iperf"));
+                }
+                return vec![(&self.client, lines)];
+            }
+        }
         if let Some(host) = &self.host {
             lines.push(veth(&self.client, "uplink", host, "to-client"));
         }
@@ -389,6 +414,8 @@ pub(crate) fn widest_mtu(has_hosts_behind: bool) -> u16 {
     if has_hosts_behind { CORE_MTU } else { MTU }
 }
 
+/// Ports of the bridge that an end has where there are two ways: to the `host` box and to `standby`.
+const PORTS: [&str; 2] = ["port-host", "port-standby"];
 /// MTU of a link.
 const MTU: u16 = 1500;
 /// MTU of the link between the two ends of a mechanism that serves hosts behind it: an IPv4 packet of 1,500 octets in an IPv6 packet.
@@ -408,6 +435,8 @@ const SYSCTLS: &[&str] = &[
 fn devices(role: &str, hosted: bool, with_app: bool) -> Vec<&'static str> {
     match role {
         "host" => vec!["to-client", "to-iperf"],
+        // What passes its link is no part of what is measured.
+        "standby" => Vec::new(),
         "client" if hosted && with_app => vec!["uplink", "to-app"],
         _ => vec!["uplink"],
     }

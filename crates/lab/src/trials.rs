@@ -4,6 +4,7 @@ mod ab;
 pub(crate) mod benchmark;
 mod beside;
 mod exchange;
+mod failover;
 mod fetch;
 mod flow;
 mod initiation;
@@ -180,6 +181,7 @@ pub(crate) fn run(
         Load::Streams => streams::one_way(at, point, seconds, trial, values),
         Load::Rrul => streams::both_ways(at, point, seconds, trial, values),
         Load::Initiation => initiation::measure(at, trial, values),
+        Load::Failover => failover::measure(at, trial, values),
         Load::Forwarding => rfc8219::forwarding(at, point, trial, values),
         Load::FrameLoss => rfc8219::frame_loss(at, point, trial, values),
         Load::Disturbance => rfc8219::disturbance(at, point, trial, values),

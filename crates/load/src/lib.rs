@@ -12,6 +12,7 @@ pub mod echo;
 pub mod flows;
 pub mod frames;
 pub mod processors;
+pub mod pulses;
 pub mod web;
 
 use rustix::thread::CpuSet;

@@ -224,6 +224,7 @@ fn configuration(run: &Run, m: &MechanismSpec) -> String {
         versions.and_then(|versions| versions.get(&m.name)).cloned().into_iter().collect();
     words.extend(m.engine.as_ref().map(|engine| format!("engine {engine}")));
     words.extend(m.attach.as_ref().map(|attach| format!("attach {attach}")));
+    words.extend(m.standby.map(|_| "with a standby".into()));
     words.extend(m.threads.map(|threads| match threads {
         0 => "a thread per processor".into(),
         n => format!("threads: {n}"),

@@ -179,13 +179,14 @@ fn proper(implementation: &str) -> &str {
 /// The program, with its engine where it has several: `Fordway at the uplink`.
 fn who(m: &MechanismSpec) -> String {
     let name = proper(&m.implementation);
-    match (m.engine.as_deref(), m.attach.as_deref()) {
+    let alone = match (m.engine.as_deref(), m.attach.as_deref()) {
         (Some("kernel"), Some("xdp")) => format!("{name} at XDP"),
         (Some("kernel"), Some("direct")) => format!("{name}, forwarding directly"),
         (Some("kernel"), Some(attach)) => format!("{name} at the {attach}"),
         (Some(engine), _) => format!("{name}'s {engine} engine"),
         (None, _) => name.to_owned(),
-    }
+    };
+    if m.standby.is_some() { format!("{alone} with a standby") } else { alone }
 }
 
 /// A word for a verdict that says what the difference is.

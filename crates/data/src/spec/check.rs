@@ -14,7 +14,9 @@ use super::goals;
 use super::hosts::Hosts;
 use super::implementation::{IMPLEMENTATIONS, RESOLVERS, clat_hops, kinds};
 use super::published;
-use super::{Commands, End, Experiment, Family, Kind, Load, MechanismSpec, Metric, Profile};
+use super::{
+    Commands, End, Experiment, Family, Kind, Load, MechanismSpec, Metric, Profile, Standby,
+};
 use crate::findings::{Finding, nearest};
 
 /// The names of profiles on the command line.
@@ -212,6 +214,14 @@ fn contradictions(check: &mut Check<'_>, at: &str, arm: &MechanismSpec, all: &[M
         let message = "only NAT64 and NAT-PT have application gateways";
         check.wrong(&own("alg"), message.into(), "leave alg out".to_owned());
     }
+    let known = arm.standby.is_none_or(|standby| match arm.implementation.as_str() {
+        "fordway" => arm.kind == Kind::Nat64,
+        program => program == "nftables" && standby == Standby::TakesOver,
+    });
+    if !known {
+        let message = "a NAT64 by fordway has a standby, and one that takes over is also known of NAT44 by nftables";
+        check.wrong(&own("standby"), message.to_owned(), "leave standby out".to_owned());
+    }
     let given = [
         ("engine", arm.engine.is_some()),
         ("attach", arm.attach.is_some()),
@@ -223,6 +233,7 @@ fn contradictions(check: &mut Check<'_>, at: &str, arm: &MechanismSpec, all: &[M
             check.wrong(&own(key), message, format!("leave {key} out"));
         }
     }
+    let takes_over = arm.standby == Some(Standby::TakesOver);
     commands(check, at, arm);
     // What an arm is measured by it names itself, or the experiment does for all.
     let named = !arm.metrics.is_empty();
@@ -233,6 +244,8 @@ fn contradictions(check: &mut Check<'_>, at: &str, arm: &MechanismSpec, all: &[M
         let message = if load == Load::Duplex && !arm.kind.opens_back() {
             let needs = "needs a way from the server to the client";
             format!("{} {needs}, which {kind} has not", metric.name())
+        } else if load == Load::Failover && !takes_over {
+            format!("{} needs standby = \"takes-over\"", metric.name())
         } else if !arm.kind.carries().bears(load) {
             format!("{} is nothing that {kind} carries", metric.name())
         } else {

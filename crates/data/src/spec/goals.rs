@@ -7,9 +7,10 @@ use super::Metric;
 use crate::error::{DataError, Result};
 
 /// The tables of goals, by the names that experiments know them by.
-const TABLES: [(&str, &str); 2] = [
+const TABLES: [(&str, &str); 3] = [
     ("goals", include_str!("../../experiments/goals-table.toml")),
     ("mechanisms-goals", include_str!("../../experiments/mechanisms-goals-table.toml")),
+    ("replication", include_str!("../../experiments/replication-goals-table.toml")),
 ];
 
 /// The names of the tables.

@@ -179,6 +179,8 @@ pub enum Load {
     Capacity,
     /// The start of the translator's process.
     Start,
+    /// The death of a gateway that has a standby; on a deployment of its own.
+    Failover,
     /// A command line that the experiment brings.
     Own(OwnLoad),
 }
@@ -222,13 +224,15 @@ pub enum Group {
     Rfc9411,
     /// Start of the translator.
     Start,
+    /// What remains when a gateway dies.
+    Failover,
     /// What the experiment's own command lines measure.
     Own,
 }
 
 impl Group {
     /// All groups, in the order of the report.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Flow,
         Self::Tail,
         Self::Packets,
@@ -247,6 +251,7 @@ impl Group {
         Self::Rfc9693,
         Self::Rfc9411,
         Self::Start,
+        Self::Failover,
         Self::Own,
     ];
 
@@ -271,6 +276,7 @@ impl Group {
             Self::Rfc9693 => "rfc9693",
             Self::Rfc9411 => "rfc9411",
             Self::Start => "start",
+            Self::Failover => "failover",
             Self::Own => "own",
         }
     }
@@ -296,6 +302,7 @@ impl Group {
             Self::Rfc9693 => "RFC 9693",
             Self::Rfc9411 => "RFC 9411",
             Self::Start => "Start",
+            Self::Failover => "Failover",
             Self::Own => "Loads of this experiment",
         }
     }
@@ -392,6 +399,13 @@ impl Group {
                  server share the processors."
             }
             Self::Start => "From the start of the process to the first translated packet.",
+            Self::Failover => {
+                "A gateway dies: all processes of its box are killed, and its links go down. Through it go TCP connections, in \
+                 each of which an octet goes there and back every 20 ms, and a datagram every 2 ms; further connections are \
+                 opened one after the other. Datagrams: the longest time in which none came back. Connections: the longest time \
+                 that an octet took. Broken: of the connections that were older than a second. Lost: the age of the oldest \
+                 connection that was open when the gateway died and did not go on; 0 if all went on."
+            }
             Self::Own => {
                 "Values that command lines of the experiment file print. The list of deviations has each command line and \
                  where its values stand."

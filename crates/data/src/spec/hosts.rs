@@ -171,7 +171,7 @@ impl Hosts {
             Load::Datagrams(_) | Load::Probe => None,
             Load::Frames(_) | Load::Pairs(_) | Load::Imix(_) => one_machine("the sender of frames"),
             Load::NewFlows(_) | Load::Recycled | Load::Hold => one_machine("the tester of flows"),
-            Load::Start | Load::Initiation => one_machine("the clock of this measurement"),
+            Load::Start | Load::Initiation | Load::Failover => one_machine("the clock of this measurement"),
             _ => Some("is not measured over two hosts".into()),
         }
     }

@@ -262,6 +262,14 @@ metrics! {
     WebConnectionsHeld: "rfc9411_concurrent_connections", "Concurrent TCP connections with HTTP", "concurrent", "thousand", Rfc9411, Load::Transactions(Transact::Held);
     /// From the start of the translator's process to the first translated reply, ms.
     StartTime: "start_time", "Start to first packet", "start", "ms", Start, Load::Start;
+    /// The longest time without a datagram when a gateway dies that has a standby, ms.
+    FailoverSilence: "failover_silence", "Datagrams stand still", "datagrams", "ms", Failover, Load::Failover;
+    /// The longest time that an octet of a TCP connection took, ms.
+    FailoverStall: "failover_stall", "Connections stand still", "connections", "ms", Failover, Load::Failover;
+    /// TCP connections older than a second that did not go on, of each hundred.
+    FailoverBroken: "failover_broken", "Connections broken", "broken", "%", Failover, Load::Failover;
+    /// Age of the oldest TCP connection that did not go on, ms; 0: all did.
+    FailoverLost: "failover_lost_age", "Age of the oldest connection lost", "lost, age", "ms", Failover, Load::Failover;
     /// The correctness gate; not a number.
     Gate: "gate", "Correctness gate", "gate", "";
 }
@@ -431,10 +439,16 @@ impl Metric {
         match self {
             Self::Own(_) => !self.higher_is_better(),
             _ => {
-                matches!(self, Self::FrameLoss | Self::Recovery | Self::Reset)
-                    || ["rfc8219_ipdv_", "rfc8219_degradation"]
-                        .iter()
-                        .any(|head| self.name().starts_with(head))
+                matches!(
+                    self,
+                    Self::FrameLoss
+                        | Self::Recovery
+                        | Self::Reset
+                        | Self::FailoverBroken
+                        | Self::FailoverLost
+                ) || ["rfc8219_ipdv_", "rfc8219_degradation"]
+                    .iter()
+                    .any(|head| self.name().starts_with(head))
             }
         }
     }

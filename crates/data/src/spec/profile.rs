@@ -204,6 +204,10 @@ pub struct Profile {
     #[serde(default = "safe_connections")]
     #[schemars(range(min = 1000, max = 100_000_000))]
     pub safe_connections: u64,
+    /// TCP connections through a gateway that dies.
+    #[serde(default = "pulses")]
+    #[schemars(range(min = 1, max = 5000))]
+    pub pulses: u32,
     /// Which lengths and repetitions the tests of RFC 8219 and RFC 9693 have: `quick`, `standard` or `strict` (the RFCs' own).
     #[serde(default)]
     pub lengths: Lengths,
@@ -322,6 +326,10 @@ impl Profile {
 
 fn one_second() -> f64 {
     1.0
+}
+
+fn pulses() -> u32 {
+    200
 }
 
 fn probe_rate() -> u32 {

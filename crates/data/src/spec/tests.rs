@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn built_in_experiments_parse_and_name_each_other() {
     let all = Experiment::built_in().unwrap();
-    assert_eq!(all.len(), 20);
+    assert_eq!(all.len(), 22);
     for experiment in all {
         for profile in ["quick", "standard", "strict"] {
             experiment.profile(profile).unwrap();

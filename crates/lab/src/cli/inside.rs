@@ -181,6 +181,24 @@ pub(crate) enum Tester {
         #[arg(long)]
         limit: f64,
     },
+    /// Keep connections in use and open further ones: prints what became of each
+    Pulses {
+        /// Address and port of the echo
+        #[arg(long)]
+        target: SocketAddr,
+        /// Connections that are there from the beginning
+        #[arg(long)]
+        connections: u32,
+        /// For how long
+        #[arg(long)]
+        seconds: f64,
+    },
+    /// Echo for these
+    PulseServe {
+        /// The port, by TCP and UDP
+        #[arg(long)]
+        port: u16,
+    },
     /// Send frames from the kernel
     SendFrames {
         /// The device

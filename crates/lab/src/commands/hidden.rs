@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::CommandFactory;
 use fordway_load::web::exchange;
 use fordway_load::web::session::{Wanted, Way, measure};
-use fordway_load::{background, datagrams, dns, echo, flows, frames, web};
+use fordway_load::{background, datagrams, dns, echo, flows, frames, pulses, web};
 
 use crate::cli::{Cli, Probe, Tester};
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
@@ -117,6 +117,21 @@ pub(super) fn tester(tester: Tester) -> Result<u8> {
             let patience = Duration::from_millis(patience);
             let wanted = echo::Wanted { target, rate, count, patience };
             super::print_json(&echo::measure(&wanted).map_err(LabError::file("echo"))?)
+        }
+        Tester::Pulses { target, connections, seconds } => {
+            let wanted = pulses::Wanted {
+                target,
+                connections,
+                period: Duration::from_millis(20),
+                every: Duration::from_millis(10),
+                datagrams: Duration::from_millis(2),
+                length: duration(seconds)?,
+            };
+            super::print_json(&pulses::measure(&wanted).map_err(LabError::file("pulses"))?)
+        }
+        Tester::PulseServe { port } => {
+            pulses::serve(port).map_err(LabError::file("pulse server"))?;
+            Ok(EXIT_DONE)
         }
         Tester::SendFrames { device, frame, hosts, at_target, limit } => {
             let sent = frame.iter().map(|hex| octets(hex)).collect::<Result<Vec<_>>>()?;

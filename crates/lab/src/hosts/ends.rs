@@ -64,7 +64,7 @@ impl Ends {
         match place.0.rsplit('-').next() {
             _ if self.of_mechanism => Role::Mechanism,
             Some("iperf") => Role::Server,
-            Some("host") => Role::Mechanism,
+            Some("host" | "standby") => Role::Mechanism,
             _ => Role::Client,
         }
     }

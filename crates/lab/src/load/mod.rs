@@ -16,6 +16,7 @@ pub(crate) mod iperf;
 mod nginx;
 pub(crate) mod perf;
 pub(crate) mod ping;
+pub(crate) mod pulses;
 pub(crate) mod sessions;
 pub(crate) mod sink;
 pub(crate) mod tester;

@@ -4,7 +4,7 @@
 mod dns64;
 mod engine;
 mod nat44;
-mod nat64;
+pub(super) mod nat64;
 mod relays;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -76,7 +76,7 @@ impl Fordway {
     }
 
     /// Starts it.
-    fn started(
+    pub(super) fn started(
         &self,
         context: Context<'_>,
         place: &Place,
@@ -104,7 +104,12 @@ impl Fordway {
     }
 
     /// The command line that runs a configuration file.
-    fn by_file(&self, context: Context<'_>, what: &str, config: &str) -> Result<Vec<String>> {
+    pub(super) fn by_file(
+        &self,
+        context: Context<'_>,
+        what: &str,
+        config: &str,
+    ) -> Result<Vec<String>> {
         let program = self.program.as_ref().ok_or_else(missing)?.display().to_string();
         let name = format!("{}-{what}.toml", context.name);
         let file = context.backend.deploy(&name, config.as_bytes())?.display().to_string();
@@ -385,10 +390,12 @@ impl Mechanism for Fordway {
 }
 
 /// What a running gateway answers to a read command.
-fn ask(deployed: &Deployed, command: &str) -> Option<Value> {
+pub(super) fn ask(deployed: &Deployed, command: &str) -> Option<Value> {
     let program = deployed.program.as_ref()?.display().to_string();
     let socket = socket(deployed.run_dir.as_ref()?).display().to_string();
-    let out = run_str(&[&program, command, "--json", "--socket", &socket]).ok()?.ok().ok()?;
+    let mut argv = vec![program.as_str()];
+    argv.extend(command.split(' ').chain(["--json", "--socket", &socket]));
+    let out = run_str(&argv).ok()?.ok().ok()?;
     serde_json::from_str(&out.stdout).ok()
 }
 

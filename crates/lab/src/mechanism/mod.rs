@@ -10,6 +10,7 @@ mod native;
 mod nftables;
 mod proxies;
 mod softwire;
+mod standby;
 mod tayga;
 mod tundra;
 mod unbound;
@@ -338,6 +339,12 @@ pub(crate) fn of_arm(arm: &MechanismSpec, fordway: Option<&Path>) -> Result<Box<
     }
     if arm.kind == Kind::Xlat464 {
         return Ok(Box::new(xlat464::Xlat464::new(&arm.implementation, fordway)?));
+    }
+    if arm.standby.is_some() {
+        return Ok(match arm.kind {
+            Kind::Nat44 => Box::new(standby::Pair),
+            _ => Box::new(standby::Standby::new(fordway)),
+        });
     }
     if matches!(arm.kind, Kind::Softwire | Kind::Dstm) {
         return Ok(Box::new(softwire::Softwire::new(fordway)));

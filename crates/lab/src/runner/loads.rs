@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use fordway_data::spec::{Kind, Load, Metric};
 
 /// The metrics that are measured on one deployment together: what fills a mechanism's tables has one of
-/// its own.
+/// its own, and so has its death.
 pub(super) fn networks(kind: Kind, metrics: &[Metric]) -> Vec<Vec<Metric>> {
-    let own = [Load::Hold, Load::Recycled];
+    let own = [Load::Hold, Load::Recycled, Load::Failover];
     let on_one = |load: Option<Load>| -> Vec<Metric> {
         let of = |m: &Metric| {
             !stands_alone(kind, *m) && m.load().filter(|load| own.contains(load)) == load

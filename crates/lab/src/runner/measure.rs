@@ -205,7 +205,7 @@ impl Runner {
                 let seconds = d.condition.duration_s;
                 let blank = Trial { place, ..blank.clone() };
                 let mut taken = self.take((load, point), &wanted, &at, seconds, blank)?;
-                if live.deployed.pids().into_iter().any(process::ended) {
+                if load != Load::Failover && live.deployed.pids().into_iter().any(process::ended) {
                     let why = "its process ended while it was measured";
                     taken.iter_mut().for_each(|trial| trial.failed.push(why.into()));
                 }

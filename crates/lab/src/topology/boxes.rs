@@ -1,9 +1,9 @@
 //! Addresses and routes of the boxes.
 
 use fordway_data::addresses::*;
-use fordway_data::spec::{Kind, MechanismSpec};
+use fordway_data::spec::{Kind, MechanismSpec, Standby};
 
-use super::{CORE_MTU, Shape};
+use super::{CORE_MTU, PORTS, Shape};
 
 /// The addresses of a flow between application and server, at both ends.
 pub(super) struct Flow {
@@ -88,6 +88,13 @@ pub(super) fn server_addresses(shape: Shape) -> Vec<&'static str> {
 pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
     let mut lines = vec!["link set lo up".to_owned()];
     let two = shape.hops == 2;
+    let two_ways = shape.standby == Some(Standby::TakesOver);
+    if two_ways && ["client", "iperf"].contains(&role) {
+        for port in PORTS {
+            lines.push(format!("link set {port} master uplink"));
+            lines.push(format!("link set {port} up"));
+        }
+    }
     match role {
         "app" => {
             lines.extend(link("uplink", "fe80::2"));
@@ -131,6 +138,18 @@ pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
                 }
             }
         }
+        // What moves from one to the other is not theirs.
+        "host" | "standby" if two_ways => {
+            let (number, device) = if role == "host" { (0, "to-standby") } else { (1, "to-host") };
+            for device in ["to-client", "to-iperf"] {
+                lines.extend(link(device, OWN[number]));
+            }
+            lines.push(format!("addr add {HOST_V6}/128 dev lo nodad"));
+            for prefix in ["2001:db8:1::/64", "2001:db8:f00::/48"] {
+                lines.push(format!("route add {prefix} via fe80::2 dev to-client"));
+            }
+            lines.extend(beside(device, number));
+        }
         "host" => {
             lines.extend(link("to-client", "fe80::1"));
             lines.extend(link("to-iperf", "fe80::1"));
@@ -156,7 +175,11 @@ pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
             if shape.native_v4 {
                 lines.push("route add 203.0.113.0/30 via 192.0.2.2".into());
             }
+            if shape.standby.is_some() {
+                lines.extend(beside("to-standby", 0));
+            }
         }
+        "standby" => lines.extend(beside("to-host", 1)),
         _ => {
             let (own, next) =
                 if shape.hops == 0 { ("fe80::1", "fe80::2") } else { ("fe80::2", "fe80::1") };
@@ -184,6 +207,18 @@ pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
     lines
 }
 
+/// Own addresses of both boxes on links where fe80::1 moves from one to the other.
+const OWN: [&str; 2] = ["fe80::11", "fe80::12"];
+
+/// The link between the `host` box and the one beside it.
+fn beside(device: &str, own: usize) -> [String; 3] {
+    [
+        format!("link set {device} up"),
+        format!("addr add {}/64 dev {device} nodad", STANDBY_LINK_V6[own]),
+        format!("addr add {}/30 dev {device}", STANDBY_LINK_V4[own]),
+    ]
+}
+
 fn link(device: &str, own: &str) -> [String; 2] {
     [format!("link set {device} up"), format!("addr add {own}/64 dev {device} nodad")]
 }
@@ -209,9 +244,10 @@ mod tests {
                     hidden,
                     clat_link,
                     lan_v4,
+                    standby: [Some(Standby::Told), Some(Standby::TakesOver), None][on.min(2)],
                     ..Shape::calibration(Family::V6, true)
                 };
-                for role in ["app", "client", "host", "iperf"] {
+                for role in ["app", "client", "host", "standby", "iperf"] {
                     for line in addresses(role, shape) {
                         for word in line.split([' ', '/']) {
                             if let Ok(v4) = word.parse::<std::net::Ipv4Addr>() {

@@ -2,6 +2,7 @@
 //! about them.
 
 use fordway_data::addresses::{BOUND_V4, CLIENT_V6, NAT64_POOL6, POOL4_FIRST};
+use fordway_data::spec::MechanismSpec;
 use serde_json::Value;
 
 use crate::mechanism::Room;
@@ -36,19 +37,51 @@ pub(super) fn historic(room: Room, algs: &[String]) -> Vec<String> {
 
 fn stateful(argv: &[&str], room: Room, algs: &[String]) -> Vec<String> {
     let mut argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
-    let mut set = |setting: String| argv.extend(["--set".to_owned(), setting]);
+    let set = |setting| ["--set".to_owned(), setting];
+    argv.extend(settings(room, algs).into_iter().flat_map(set));
+    argv
+}
+
+/// `key=value`, as a command line and a file have them.
+fn settings(room: Room, algs: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
     if room.recycles {
-        SHORT.iter().for_each(|setting| set((*setting).to_owned()));
-        set(format!("max_sessions={}", room.sessions));
+        all.extend(SHORT.map(str::to_owned));
+        all.push(format!("max_sessions={}", room.sessions));
     } else {
         // Directories of the tables are as large as the next power of two: tables of that size waste nothing.
         let sessions = room.sessions.max(LEAST_ROOM).next_power_of_two();
-        set(format!("max_sessions={sessions}"));
+        all.push(format!("max_sessions={sessions}"));
     }
     if !algs.is_empty() {
-        argv.extend(["--set".to_owned(), format!("alg={algs:?}")]);
+        all.push(format!("alg={algs:?}"));
     }
-    argv
+    all
+}
+
+/// The same as a table of a file.
+pub(in crate::mechanism) fn table(spec: &MechanismSpec, room: Room) -> String {
+    let mut lines = vec![
+        "[[translator]]".to_owned(),
+        "name='nat64'".into(),
+        "mode='nat64'".into(),
+        format!("pool6=['{NAT64_POOL6}']"),
+        format!("pool4=['{PORTS}']"),
+        format!("engine='{}'", spec.engine.as_deref().unwrap_or("auto")),
+    ];
+    let attach = spec.attach.as_deref().map(|attach| match attach {
+        "direct" => "ingress",
+        attach => attach,
+    });
+    lines.extend(attach.map(|attach| format!("attach='{attach}'")));
+    if spec.attach.as_deref() == Some("direct") {
+        lines.push("forward='direct'".into());
+    }
+    if matches!(attach, Some("ingress" | "xdp")) {
+        lines.push("devices=['to-client', 'to-iperf']".into());
+    }
+    lines.extend(settings(room, &spec.alg));
+    lines.join("\n") + "\n"
 }
 
 /// Sessions that the first translator has made so far.
