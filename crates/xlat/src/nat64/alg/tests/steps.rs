@@ -273,6 +273,18 @@ fn who_begins_again_before_an_answer_has_other_numbers() {
 }
 
 #[test]
+fn an_answer_to_a_syn_that_comes_again_changes_no_numbers() {
+    let mut connection = begun();
+    let (fields, octets) = pass(&mut connection, Side::V4, data(5001, 1001), b"line\n");
+    assert_eq!((fields.seq, octets.len()), (5001, 23));
+    let flags = flag::SYN | flag::ACK;
+    let answer = TcpFields { seq: 5000, ack: 1001, flags, mss: Some(1460), ..TcpFields::default() };
+    pass(&mut connection, Side::V4, answer, b"");
+    let (fields, octets) = pass(&mut connection, Side::V4, data(5006, 1001), b"more\n");
+    assert_eq!((fields.seq, &octets[..]), (5024, &b"more\n"[..]));
+}
+
+#[test]
 fn both_sides_last_words_end_it() {
     let mut connection = begun();
     let fin = |seq, ack| TcpFields { flags: flag::FIN | flag::ACK, ..data(seq, ack) };

@@ -93,6 +93,20 @@ fn slots_are_numbered_from_the_first_port_on() {
     assert_eq!([slot(10, 2048), slot(10, 4095), slot(11, 2048), slot(12, 4095)], [5, 8, 9, 16]);
 }
 
+#[test]
+fn each_shard_has_a_way_and_an_epoch_of_its_own() {
+    let words: Arc<std::boxed::Box<[AtomicU64]>> =
+        Arc::new((0..7).map(|_| AtomicU64::new(0)).collect());
+    let shards = Shards::with(Dealt(2), Arc::clone(&words));
+    for shard in 0..3 {
+        shards.set_way(shard, 10 + u32::from(shard));
+        shards.set_epoch(shard, 20 + u64::from(shard));
+    }
+    let read: Vec<u64> = words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+    assert_eq!(read, [0, NEVER, 20, 10, NEVER, 21, 11]);
+    assert_eq!([0, 1, 2].map(|shard| shards.epoch(shard)), [20, 21, 0]);
+}
+
 /// By scans after the loss, and at once if the shard comes back before them.
 #[test]
 fn a_session_without_a_record_ends_beside_one_that_has_one() {
