@@ -180,9 +180,9 @@ def affected(base):
         "vectors/": ["fordway-testkit", "fordway-bpf", "fordway"],
         "fuzz/": ["fordway-testkit", "fordway-proxy"],
         "examples/": ["fordway", "fordway-config"],
-        "packaging/": ["fordway"],
+        "packaging/": ["fordway", "fordway-daemon"],
         "Makefile": ["fordway"],
-        "docs/": ["fordway-testkit", "fordway", "fordway-config"],
+        "docs/": ["fordway-testkit", "fordway", "fordway-daemon", "fordway-config"],
         ".md": ["fordway-testkit", "fordway"],
     }
     found = set()

@@ -42,6 +42,11 @@ impl Feature {
         }
     }
 
+    /// The names of those that this build has.
+    pub fn built_in() -> impl Iterator<Item = &'static str> {
+        Feature::ALL.into_iter().filter(|feature| feature.is_built_in()).map(Feature::name)
+    }
+
     /// What is wrong where it is asked for and left out.
     #[must_use]
     pub fn refusal(self) -> String {

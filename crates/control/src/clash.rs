@@ -6,6 +6,9 @@ use std::net::Ipv4Addr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Clashes of a kind that are named at most in sentences.
+const NAMED: usize = 5;
+
 /// Something of the host that is in the way of pool4.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "clash", rename_all = "snake_case")]
@@ -32,6 +35,23 @@ pub enum Clash {
         /// The port is forwarded, so it is the socket that gets nothing.
         forwarded: bool,
     },
+}
+
+/// The clashes for people: each with what to do about it, and of many of a kind only some.
+pub fn sentences(clashes: &[Clash]) -> Vec<String> {
+    let is_socket = |clash: &&Clash| matches!(clash, Clash::Socket { .. });
+    let (sockets, ranges): (Vec<_>, Vec<_>) = clashes.iter().partition(is_socket);
+    let mut lines = Vec::new();
+    for (kind, all) in [("addresses", ranges), ("services", sockets)] {
+        let shown = all.iter().take(NAMED);
+        lines.extend(shown.map(|clash| format!("{clash}: {}", clash.hint())));
+        let more = all.len().saturating_sub(NAMED);
+        if more > 0 {
+            lines
+                .push(format!("and {more} more such {kind}; fordway status --json names them all"));
+        }
+    }
+    lines
 }
 
 impl Clash {

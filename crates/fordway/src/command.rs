@@ -23,8 +23,9 @@ mod takeover;
 mod top;
 mod trace;
 
+use fordway_daemon::failure::Failure;
+
 use crate::cli::{Cli, Command};
-use crate::failure::Failure;
 
 /// Does what the command line asks for.
 pub(crate) fn run(cli: Cli) -> Result<(), Failure> {

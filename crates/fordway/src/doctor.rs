@@ -30,8 +30,8 @@ use fordway_xlat::addr::Pool6;
 
 pub(crate) use finding::{Finding, Findings, State};
 
-use crate::failure::Failure;
-use crate::runtime::{event_loop, open_watcher};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::runtime::{event_loop, open_watcher};
 use probe::Prober;
 use view::View;
 

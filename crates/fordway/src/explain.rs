@@ -6,12 +6,12 @@ mod sentence;
 use std::fmt::Write;
 use std::time::Duration;
 
+use fordway_daemon::output::{ERROR, FAINT, GOOD, STRONG, WARNING};
 use fordway_xlat::trace::Step;
 use fordway_xlat::{Direction, HopCount, Verdict};
 use serde::Serialize;
 
 use crate::offline::Offline;
-use crate::output::{ERROR, FAINT, GOOD, STRONG, WARNING};
 
 /// One packet's way through the translator.
 #[derive(Debug, Serialize)]

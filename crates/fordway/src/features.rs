@@ -11,17 +11,13 @@ pub(crate) const COMMANDS: [(Feature, &[&str]); 4] = [
     (Feature::Cluster, &["cluster"]),
 ];
 
-/// The names of the features that this build has.
-pub(crate) fn built_in() -> impl Iterator<Item = &'static str> {
-    Feature::ALL.into_iter().filter(|feature| feature.is_built_in()).map(Feature::name)
-}
-
 /// The version, with the features of this build and those that it was built without.
 pub(crate) fn version() -> String {
     let without = Feature::ALL.into_iter().filter(|feature| !feature.is_built_in());
     let without: Vec<&str> = without.map(Feature::name).collect();
     let mut text = env!("CARGO_PKG_VERSION").to_owned();
-    for (title, names) in [("features", built_in().collect()), ("built without", without)] {
+    for (title, names) in [("features", Feature::built_in().collect()), ("built without", without)]
+    {
         if !names.is_empty() {
             text += &format!("\n{title}: {}", names.join(", "));
         }

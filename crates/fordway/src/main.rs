@@ -7,26 +7,13 @@
 mod capture;
 mod cli;
 mod command;
-mod daemon;
 mod daemons;
 mod doctor;
 mod explain;
-mod failure;
 mod features;
-mod log;
-mod metrics;
-mod natlog;
 mod offline;
-mod output;
-mod pins;
 mod report;
-mod runtime;
-mod settings;
-mod systemd;
-mod tables;
-mod terminal;
 mod top;
-mod trace;
 
 use std::process::ExitCode;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_config::{Attach, Resolved, SoftwireEnd, Source6};
+use fordway_daemon::failure::Failure;
 use fordway_engine::Core;
 use fordway_softwire::{Bindings, Part};
 use fordway_xlat::counters::Arrival;
@@ -18,7 +19,6 @@ use fordway_xlat::{
 use fordway_wire::{ipv6, protocol, put_u8, put_u16};
 
 use crate::cli::Source;
-use crate::failure::Failure;
 
 /// IPv6 path MTU where the file leaves it to the host, in octets.
 const MTU: u32 = 1500;
@@ -51,11 +51,14 @@ fn tables(config: &fordway_config::Translator) -> Result<Option<Arc<Nat64>>, Nat
     let Sizes { bibs, sessions, subscribers } = settings.sizes;
     let sizes =
         Sizes { bibs: least(bibs), sessions: least(sessions), subscribers: least(subscribers) };
-    let settings =
-        crate::settings::nat_pt::with_gateway(Settings { sizes, ..settings }, config, None);
+    let settings = fordway_daemon::settings::nat_pt::with_gateway(
+        Settings { sizes, ..settings },
+        config,
+        None,
+    );
     let nat64 = Nat64::new(settings, Arc::new(Heap::new(&sizes, [1, 2])))?;
     // What could not be made was refused when the file was read.
-    crate::settings::nat_pt::bind_fixed(&nat64, Duration::ZERO);
+    fordway_daemon::settings::nat_pt::bind_fixed(&nat64, Duration::ZERO);
     nat64.make_static_bib(Duration::ZERO);
     Ok(Some(Arc::new(nat64)))
 }

@@ -11,11 +11,11 @@ mod proxy;
 mod services;
 mod status;
 mod table;
+mod trace;
 mod trt;
 
 pub(crate) use entries::heading;
 pub(crate) use forwarding::{dual_stack_table, nat44_table};
-pub(crate) use nat64::sentences;
 pub(crate) use proxy::proxy_table;
 pub(crate) use services::{advertise_table, dns64_table};
 /// What `forward = "direct"` means for the host's rules.

@@ -6,11 +6,10 @@ use std::io::{self, Cursor, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use fordway_daemon::failure::Failure;
 use pcap_file::DataLink;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::{Block, PcapNgReader};
-
-use crate::failure::Failure;
 
 /// First octets of a pcapng file: the type of the Section Header Block.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];

@@ -3,10 +3,9 @@
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command};
+use fordway_daemon::failure::Failure;
 use serde_json::Value as Json;
 use toml::Value;
-
-use crate::failure::Failure;
 
 /// The sentences of a description.
 pub(super) fn sentences(meaning: &str) -> impl Iterator<Item = &str> {

@@ -1,12 +1,12 @@
 //! `fordway dstm-server`, `fordway dstm-client` and `fordway leases`.
 
 use clap::{ArgMatches, Args, Subcommand};
+use fordway_daemon::failure::Failure;
 use toml::{Table, Value};
 
 use super::flag::flag;
 use super::short::{Options, Part, Short};
 use super::translators::INTERFACE;
-use crate::failure::Failure;
 
 /// The commands of DSTM.
 #[derive(Debug, Subcommand)]

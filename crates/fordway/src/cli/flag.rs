@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, ValueHint};
 use fordway_config::Key;
+use fordway_daemon::failure::Failure;
 use toml::{Table, Value};
 
 use super::described::{Suggestions, explained_words, list, plain, sentences, value, words};
-use crate::failure::Failure;
 
 /// The description of every key, by section.
 static SECTIONS: LazyLock<BTreeMap<&str, Vec<Key>>> =

@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use fordway_config::{Loaded, Settings, parse_with};
+use fordway_daemon::failure::Failure;
 use toml::{Table, Value};
 
 use super::flag::{self, Flag};
-use crate::failure::Failure;
 
 /// The name under which errors show the file that the options stand for.
 const ORIGIN: &str = "(the options, as a file)";

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use fordway_config::{Loaded, Settings, Translator, load_with};
+use fordway_daemon::failure::Failure;
 use toml::{Table, Value};
 
 use super::flag::{self, Flag, flag};
 use super::short::parsed;
-use crate::failure::Failure;
 
 /// A configuration file, or options that stand for one.
 #[derive(Debug, Args)]

@@ -1,11 +1,11 @@
 //! The short forms of translators: `fordway clat`, `siit`, `nat64`, `softwire` and `dual-stack`.
 
 use clap::ArgMatches;
+use fordway_daemon::failure::Failure;
 use toml::{Table, Value};
 
 use super::flag::{Flag, flag};
 use super::short::{Part, Short};
-use crate::failure::Failure;
 
 /// `fordway clat`.
 #[derive(Debug)]

@@ -8,13 +8,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use fordway_bpf::{Loaded, Outcome, Program, TestOptions};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output::{self, STRONG};
 use fordway_xlat::addr::{Eam, EamTable};
 use fordway_xlat::{Config, Direction};
 use serde::Serialize;
 
 use crate::cli::BenchArgs;
-use crate::failure::Failure;
-use crate::output::{self, STRONG};
 use surroundings::Surroundings;
 
 /// Runs per measurement. Each is on a fresh packet: a packet that has been translated is another one.

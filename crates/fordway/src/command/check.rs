@@ -3,11 +3,11 @@
 mod host;
 
 use fordway_config::{LoadError, Loaded, Report, Severity, load_with};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output;
 use serde::Serialize;
 
 use crate::cli::CheckArgs;
-use crate::failure::Failure;
-use crate::output;
 
 /// `--json`.
 #[derive(Default, Serialize)]
@@ -138,6 +138,6 @@ fn lines(report: &Report) -> Vec<Line<'_>> {
 /// Writes warnings to standard error.
 pub(crate) fn print_warnings(warnings: &Report) {
     if !warnings.is_empty() {
-        crate::output::complain(&warnings.render(true));
+        fordway_daemon::output::complain(&warnings.render(true));
     }
 }

@@ -5,14 +5,14 @@ mod goal;
 use std::time::{Duration, Instant};
 
 use fordway_control::{Client, ClusterChange, Error, Request};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output;
+use fordway_daemon::runtime::event_loop;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::control::tell;
 use crate::cli::{ClusterCommand, Global};
-use crate::failure::Failure;
-use crate::output;
 use crate::report::Render;
-use crate::runtime::event_loop;
 use goal::Goal;
 
 /// How often progress is looked at.

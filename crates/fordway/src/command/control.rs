@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use fordway_config::LevelFilter;
 use fordway_control::{Answer, Client, Request};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::{output, pins};
 use fordway_net::Manager;
 
 use crate::cli::{DownArgs, Global, MeasureArgs, ReloadArgs, Switch};
-use crate::failure::Failure;
 use crate::report::Render;
-use crate::{output, pins};
 
 /// Has the daemon read its file again, or say what that would do.
 pub(crate) fn reload(global: &Global, args: &ReloadArgs) -> Result<(), Failure> {

@@ -5,10 +5,10 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use fordway_control::{Applied, Change, Client, Event, MAX_DOCUMENT};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output;
 
 use crate::cli::{ApplyArgs, GetArgs, Global, WatchArgs};
-use crate::failure::Failure;
-use crate::output;
 
 /// Has the daemon set keys of its configuration.
 pub(crate) fn apply(global: &Global, args: &ApplyArgs) -> Result<(), Failure> {

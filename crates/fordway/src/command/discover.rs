@@ -2,13 +2,13 @@
 
 mod render;
 
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output::{self, WARNING};
+use fordway_daemon::runtime::{event_loop, open_watcher};
 use fordway_discovery::{Found, Report, Watcher};
 use fordway_net::Netlink;
 
 use crate::cli::DiscoverArgs;
-use crate::failure::Failure;
-use crate::output::{self, WARNING};
-use crate::runtime::{event_loop, open_watcher};
 use render::{Json, advice, known, tried};
 
 pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Failure> {

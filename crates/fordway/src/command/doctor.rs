@@ -1,12 +1,12 @@
 //! `fordway doctor`.
 
 use fordway_config::load;
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output;
 use serde::Serialize;
 
 use crate::cli::{DoctorArgs, Global};
 use crate::doctor::{self, Finding, Question, State};
-use crate::failure::Failure;
-use crate::output;
 
 /// `--json`.
 #[derive(Serialize)]

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use fordway_control::{Client, Leases, Request};
 use fordway_counters::dstm::LeaseView;
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output::{self, FAINT, STRONG, group};
 
 use super::run::options;
 use crate::cli::{DstmCommand, Global, LeasesArgs};
-use crate::failure::Failure;
-use crate::output::{self, FAINT, STRONG, group};
 
 pub(super) fn run(global: &Global, command: DstmCommand) -> Result<(), Failure> {
     match command {

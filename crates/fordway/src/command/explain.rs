@@ -3,14 +3,14 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output::{self, FAINT, STRONG};
 use serde::Serialize;
 
 use crate::capture::{Frame, Reader};
 use crate::cli::ExplainArgs;
 use crate::explain::{Explanation, hop_note};
-use crate::failure::Failure;
 use crate::offline::Offline;
-use crate::output::{self, FAINT, STRONG};
 
 /// `--json`: one element per packet.
 #[derive(Serialize)]

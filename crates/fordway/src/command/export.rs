@@ -12,14 +12,14 @@ mod unbound;
 use std::net::Ipv6Addr;
 
 use fordway_config::{Config, Dns64, load};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output;
+use fordway_daemon::settings::{self, prefixes};
 use fordway_router::{Device, Prefixes, Rdnss};
 use fordway_xlat::addr::Pool6;
 use ipnet::Ipv6Net;
 
 use crate::cli::{ExportArgs, Program};
-use crate::failure::Failure;
-use crate::output;
-use crate::settings::{self, prefixes};
 
 /// What other programs are to do.
 struct Plan {

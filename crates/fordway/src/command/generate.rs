@@ -4,10 +4,11 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output;
 
 use crate::cli::{Cli, SchemaOf};
-use crate::failure::Failure;
-use crate::{output, top};
+use crate::top;
 
 pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();

@@ -13,11 +13,11 @@ use std::io::Read as _;
 use std::path::Path;
 
 use fordway_config::parse;
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output;
 use toml::{Table, Value};
 
 use crate::cli::{ImportArgs, Origin};
-use crate::failure::Failure;
-use crate::output;
 
 /// A `[[translator]]` under construction.
 #[derive(Debug, Default)]

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use fordway_control::Totals;
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output::{self, STRONG};
 use fordway_xlat::Verdict;
 use serde::Serialize;
 
 use crate::capture::{Frame, Reader, Writer};
 use crate::cli::PcapArgs;
-use crate::failure::Failure;
 use crate::offline::Offline;
-use crate::output::{self, STRONG};
 use crate::report::totals_table;
 
 /// `--json`.

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use fordway_config::{Config, Engine, LoadError, Loaded, Settings, load_with, parse_with};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output;
+use fordway_daemon::{Adjust, Job, with_kept};
 
 use super::check::print_warnings;
 use crate::cli::{Global, RunArgs};
-use crate::daemon::{self, Adjust, Job, with_kept};
-use crate::failure::Failure;
-use crate::output;
 
 /// Runs what a file says.
 pub(crate) fn file(global: &Global, args: &RunArgs) -> Result<(), Failure> {
@@ -61,7 +61,7 @@ fn start(
     };
     let (config, desired) = with_kept(config, again, &settings)?;
     let run_dir = global.run_dir.clone();
-    daemon::run(Job { config, origin, file, base, settings, desired, adjust, run_dir })
+    fordway_daemon::run(Job { config, origin, file, base, settings, desired, adjust, run_dir })
 }
 
 /// Options come before the file.

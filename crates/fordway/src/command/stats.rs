@@ -6,15 +6,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fordway_control::{Client, Nat44Stats, Stats, TranslatorStats};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::metrics::counters::{
+    CLUSTER_CHANNEL, CLUSTER_SHARDS, CLUSTER_STORE, DSTM_CLIENT, DSTM_SERVER, DSTM_TEP, TRT, table,
+};
+use fordway_daemon::metrics::encode;
+use fordway_daemon::output::{self, STRONG};
 use fordway_nameserver as dns64;
 
 use crate::cli::{Global, StatsArgs};
-use crate::failure::Failure;
-use crate::metrics::counters::{
-    CLUSTER_CHANNEL, CLUSTER_SHARDS, CLUSTER_STORE, DSTM_CLIENT, DSTM_SERVER, DSTM_TEP, TRT, table,
-};
-use crate::metrics::encode;
-use crate::output::{self, STRONG};
 use crate::report::{
     advertise_table, dns64_table, dual_stack_table, kernel_table, nat44_table, proxy_table,
     totals_table,

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use fordway_control::Client;
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output::{self, FAINT};
 
 use crate::cli::{Global, StatusArgs};
-use crate::failure::Failure;
-use crate::output::{self, FAINT};
 use crate::report::Render;
 
 /// Shows each daemon of the host, or the one that is named. One that can't be read is an error, after all others.

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use fordway_config::load;
 use fordway_control::{Client, Entries, EntryFilter, Request, ReverseReport, Table};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output;
+use fordway_daemon::tables::deterministic;
 
 use crate::cli::{
     BibArgs, BibCommand, Dns64CacheArgs, Dns64CacheCommand, DrainArgs, Global, ListArgs,
     SessionsArgs, ShownArgs, SubscribersArgs,
 };
-use crate::failure::Failure;
-use crate::output;
 use crate::report::{Render, heading};
-use crate::tables::deterministic;
 
 use super::control::tell;
 

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use fordway_bpf::{Left as Tables, StateMaps};
 use fordway_config::{Config, Engine, Translator, load_with};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::{MAPPINGS_HEAD, orphans};
+use fordway_daemon::{output, pins};
 use fordway_net::privilege::{Capability, require};
 use fordway_xlat::nat64::{Filtering, Memory, Sizes, memory};
 use serde::Serialize;
@@ -14,9 +17,6 @@ use super::check::print_warnings;
 use super::control::{Left, left_behind};
 use super::run::adjust;
 use crate::cli::{Global, TakeoverArgs};
-use crate::daemon::{MAPPINGS_HEAD, orphans};
-use crate::failure::Failure;
-use crate::{output, pins};
 
 /// Something that an earlier run has left.
 #[derive(Debug, Serialize)]

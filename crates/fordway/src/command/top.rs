@@ -7,15 +7,15 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output;
+use fordway_daemon::runtime::event_loop;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal::size;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Global, TopArgs};
-use crate::failure::Failure;
-use crate::output;
-use crate::runtime::event_loop;
 use crate::top::{Screen, View, Watched, text};
 
 /// How often keys, signals and new samples are looked for.

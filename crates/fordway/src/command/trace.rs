@@ -1,12 +1,12 @@
 //! `fordway trace`.
 
 use fordway_control::{Client, Request};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output;
+use fordway_daemon::trace::{Filter, FilterError, SYNTAX};
 
 use crate::cli::{Global, TraceArgs};
-use crate::failure::Failure;
-use crate::output;
 use crate::report::Render;
-use crate::trace::{Filter, FilterError, SYNTAX};
 
 pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<(), Failure> {
     let filter = args.filter.join(" ");

@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use fordway_daemon::output::joined_or;
 use fordway_resolver::{Question, Resolver, Server, Settings};
 use fordway_xlat::addr::Pool6;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
 
 use super::finding::Findings;
-use crate::output::joined_or;
 
 /// RFC 7050 section 8.2: the addresses of ipv4only.arpa.
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];

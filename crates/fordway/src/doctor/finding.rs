@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
+use fordway_daemon::output::{ERROR, FAINT, GOOD, STRONG, WARNING};
 use serde::Serialize;
-
-use crate::output::{ERROR, FAINT, GOOD, STRONG, WARNING};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

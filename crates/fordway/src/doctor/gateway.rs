@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use fordway_config::{Config, Mode, Pool4, Translator};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::settings::{prefixes, upstream};
 use fordway_net::{Netlink, SysctlKey, sysctl};
 use fordway_xlat::addr::Pool6;
 
@@ -10,10 +12,9 @@ use super::dns;
 use super::finding::Findings;
 use super::firewall::{Flow, Wanted};
 use super::view::View;
-use crate::failure::Failure;
-use crate::report::{DIRECT, sentences};
-use crate::settings::{prefixes, upstream};
+use crate::report::DIRECT;
 use fordway_control::Status;
+use fordway_control::sentences;
 
 /// An address behind the translation prefix, to look routes up with (RFC 5737).
 const SOMEBODY: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);

@@ -1,10 +1,10 @@
 //! IPv6 towards the network, and whether IPv4 is native here.
 
+use fordway_daemon::output::joined;
 use fordway_net::{SysctlKey, sysctl};
 
 use super::finding::Findings;
 use super::view::View;
-use crate::output::joined;
 
 /// Routing protocol number of routes from router advertisements (`RTPROT_RA`).
 const PROTOCOL_RA: u8 = 9;

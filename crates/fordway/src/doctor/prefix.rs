@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fordway_daemon::output::joined;
 use fordway_discovery::{
     Error, Found, Prefix, Report, Said, ServerReport, Source, Watcher, remaining,
 };
 use fordway_xlat::addr::Pool6;
 
 use super::finding::Findings;
-use crate::output::joined;
 
 /// Finds the prefixes that this host would use, best first.
 pub(super) async fn check(

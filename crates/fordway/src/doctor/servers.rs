@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fordway_config::{Config, Proxy, ProxyMode, Trt};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::settings::proxies;
 use fordway_net::{IpNet, Netlink, RouteFilter, RouteKind};
 use fordway_proxy::{Authority, Host};
 use tokio::net::{TcpStream, lookup_host};
@@ -15,8 +17,6 @@ use super::firewall::{Flow, Rules, Wanted};
 use super::forwarding::check_table;
 use super::gateway::check_route4;
 use super::view::View;
-use crate::failure::Failure;
-use crate::settings::proxies;
 
 /// How long a connection may take.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use fordway_config::{Softwire, SoftwireEnd, Translator};
+use fordway_daemon::failure::Failure;
 use fordway_net::Netlink;
 
 use super::finding::Findings;
 use super::gateway::check_route;
-use crate::failure::Failure;
 
 /// Bindings that are looked at one by one.
 const BINDINGS: usize = 8;

@@ -2,10 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use fordway_daemon::failure::Failure;
 use fordway_net::{Address, Link, Netlink, Route, RouteFilter, RouteKind, table};
 use fordway_xlat::addr::classify::illegal_v6;
-
-use crate::failure::Failure;
 
 /// Links, addresses and routes at one moment.
 pub(super) struct View {

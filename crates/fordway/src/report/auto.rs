@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use fordway_control::{AutoStatus, FoundStatus};
+use fordway_daemon::output::{FAINT, GOOD, STRONG};
 
 use super::Render;
 use super::status::duration;
-use crate::output::{FAINT, GOOD, STRONG};
 
 impl Render for AutoStatus {
     fn render(&self) -> String {

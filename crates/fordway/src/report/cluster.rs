@@ -5,10 +5,10 @@ use std::fmt::Write;
 use fordway_control::{
     ClusterPhase, ClusterState, ClusterStatus, GatewayRow, RecordStats, ShardCounts, ShardRow,
 };
+use fordway_daemon::output::{FAINT, GOOD, STRONG, WARNING, group};
 
 use super::Render;
 use super::services::line;
-use crate::output::{FAINT, GOOD, STRONG, WARNING, group};
 
 impl Render for ClusterState {
     fn render(&self) -> String {

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use fordway_control::{DstmClientStats, DstmServerStatus, DstmTepStatus};
 use fordway_counters::dstm::ClientStats;
+use fordway_daemon::output::group;
+use fordway_daemon::output::{GOOD, STRONG, WARNING, joined};
 
 use super::Render;
 use super::services::line;
-use crate::output::group;
-use crate::output::{GOOD, STRONG, WARNING, joined};
 
 impl Render for DstmServerStatus {
     fn render(&self) -> String {
@@ -67,7 +67,7 @@ impl Render for DstmClientStats {
 mod tests {
     use fordway_counters::dstm::ServerStats;
 
-    use crate::metrics::counters::{DSTM_SERVER, table};
+    use fordway_daemon::metrics::counters::{DSTM_SERVER, table};
 
     #[test]
     fn only_trouble_that_there_was_is_shown() {

@@ -8,9 +8,9 @@ use fordway_control::{
     BibRow, BlockRow, CacheRow, DeterministicRow, Entries, ReverseReport, SessionRow,
     SubscriberRow, Table,
 };
+use fordway_daemon::output::{FAINT, STRONG};
 
 use super::Render;
-use crate::output::{FAINT, STRONG};
 
 /// The heading of a table.
 pub(crate) fn heading(table: Table) -> String {

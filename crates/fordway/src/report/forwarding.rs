@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use fordway_control::{COUNTERS, DualStackStats, DualStackStatus, Nat44Stats, Nat44Status};
+use fordway_daemon::output::group;
+use fordway_daemon::output::{FAINT, GOOD, STRONG, WARNING, joined};
 
 use super::Render;
 use super::services::line;
-use crate::output::group;
-use crate::output::{FAINT, GOOD, STRONG, WARNING, joined};
 
 /// A share of the tracked connections that is close to all that there can be.
 const NEARLY_FULL: f64 = 0.9;

@@ -1,12 +1,11 @@
 //! Stateful translation in numbers.
 
-use fordway_control::{Clash, Nat64Status, NatPtStatus};
+use fordway_control::{Nat64Status, NatPtStatus};
+use fordway_daemon::output::joined;
+
+use fordway_control::sentences;
 
 use super::Lines;
-use crate::output::joined;
-
-/// Clashes of a kind that are named at most in sentences.
-const NAMED: usize = 5;
 
 impl Lines for NatPtStatus {
     fn lines(&self) -> Vec<(&'static str, String)> {
@@ -59,21 +58,4 @@ impl Lines for Nat64Status {
         lines.extend(sentences(&self.clashes).into_iter().map(|clash| ("clash", clash)));
         lines
     }
-}
-
-/// The clashes for people: each with what to do about it, and of many of a kind only some.
-pub(crate) fn sentences(clashes: &[Clash]) -> Vec<String> {
-    let is_socket = |clash: &&Clash| matches!(clash, Clash::Socket { .. });
-    let (sockets, ranges): (Vec<_>, Vec<_>) = clashes.iter().partition(is_socket);
-    let mut lines = Vec::new();
-    for (kind, all) in [("addresses", ranges), ("services", sockets)] {
-        let shown = all.iter().take(NAMED);
-        lines.extend(shown.map(|clash| format!("{clash}: {}", clash.hint())));
-        let more = all.len().saturating_sub(NAMED);
-        if more > 0 {
-            lines
-                .push(format!("and {more} more such {kind}; fordway status --json names them all"));
-        }
-    }
-    lines
 }

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use fordway_control::{PlannedAction, PlannedChange, ReloadPlan};
+use fordway_daemon::output::{GOOD, STRONG, WARNING, group};
 
 use super::Render;
-use crate::output::{GOOD, STRONG, WARNING, group};
 
 impl Render for ReloadPlan {
     fn render(&self) -> String {

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use fordway_control::ProxyStatus;
+use fordway_daemon::metrics::counters::{PROXY, row, table, warn};
+use fordway_daemon::output::group;
+use fordway_daemon::output::{GOOD, STRONG, WARNING};
 use fordway_proxy::Stats;
 
 use super::Render;
-use crate::metrics::counters::{PROXY, row, table, warn};
-use crate::output::group;
-use crate::output::{GOOD, STRONG, WARNING};
 
 impl Render for ProxyStatus {
     fn render(&self) -> String {

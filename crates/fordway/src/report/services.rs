@@ -10,7 +10,7 @@ use fordway_router::State;
 pub(crate) use table::{advertise_table, dns64_table};
 
 use super::Render;
-use crate::output::{FAINT, GOOD, STRONG, WARNING, joined};
+use fordway_daemon::output::{FAINT, GOOD, STRONG, WARNING, joined};
 
 impl Render for Dns64Status {
     fn render(&self) -> String {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use fordway_control::{
     KernelStatus, OffloadStatus, ProgramStatus, SoftwireStatus, Status, TranslatorStatus,
 };
+use fordway_daemon::output::{FAINT, GOOD, STRONG};
 
 use super::{Lines, Render};
-use crate::output::{FAINT, GOOD, STRONG};
 use crate::report::DIRECT;
 
 impl Lines for SoftwireStatus {

@@ -4,9 +4,8 @@ use std::fmt::Write;
 
 use fordway_bpf::PassReason;
 use fordway_control::{KernelStats, Totals};
+use fordway_daemon::output::{FAINT, STRONG, WARNING, group};
 use fordway_xlat::DropReason;
-
-use crate::output::{FAINT, STRONG, WARNING, group};
 
 /// The counters as indented lines; counters at zero are left out where that says enough.
 pub(crate) fn totals_table(totals: &Totals) -> String {

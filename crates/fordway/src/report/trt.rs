@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use fordway_control::TrtStatus;
+use fordway_daemon::output::group;
+use fordway_daemon::output::{GOOD, STRONG, WARNING, joined};
 
 use super::Render;
 use super::services::line;
-use crate::output::group;
-use crate::output::{GOOD, STRONG, WARNING, joined};
 
 impl Render for TrtStatus {
     fn render(&self) -> String {
@@ -39,9 +39,9 @@ impl Render for TrtStatus {
 
 #[cfg(test)]
 mod tests {
-    use fordway_relay as trt;
+    use fordway_counters::trt;
 
-    use crate::metrics::counters::{TRT, table};
+    use fordway_daemon::metrics::counters::{TRT, table};
 
     #[test]
     fn only_trouble_that_there_was_is_shown() {

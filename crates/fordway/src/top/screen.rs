@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fordway_daemon::output::group;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -9,7 +10,6 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Row, Table, Widget};
 
 use super::view::{ClusterView, DaemonView, DropView, Occupancy, ServerView, TranslatorView, View};
-use crate::output::group;
 
 /// Columns between those of a table.
 const GAP: u16 = 2;

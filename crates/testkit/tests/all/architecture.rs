@@ -98,14 +98,14 @@ fn the_labs_data_follows_from_artefacts_alone() {
 /// What reads octets that somebody else has sent, and the one file of the daemon in which it may be named: there it is
 /// handed to a thread without capabilities.
 const STRANGERS: [(&str, Option<&str>); 17] = [
-    ("control::serve(", Some("daemon.rs")),
-    ("metrics::serve(", Some("daemon.rs")),
-    ("watcher.run(", Some("daemon/reconcile/auto/discovery.rs")),
-    (".is_claim(", Some("daemon/reconcile/auto/discovery.rs")),
-    ("get_inner().receive(", Some("daemon/reconcile/auto/discovery.rs")),
-    ("runner.run(", Some("daemon/serve/dstm_client.rs")),
-    ("trace::line(", Some("daemon/apply/tracing.rs")),
-    ("Message::parse(", Some("daemon/reconcile/auto/duplicate.rs")),
+    ("control::serve(", Some("daemon/src/lib.rs")),
+    ("metrics::serve(", Some("daemon/src/lib.rs")),
+    ("watcher.run(", Some("daemon/src/reconcile/auto/discovery.rs")),
+    (".is_claim(", Some("daemon/src/reconcile/auto/discovery.rs")),
+    ("get_inner().receive(", Some("daemon/src/reconcile/auto/discovery.rs")),
+    ("runner.run(", Some("daemon/src/serve/dstm_client.rs")),
+    ("trace::line(", Some("daemon/src/apply/tracing.rs")),
+    ("Message::parse(", Some("daemon/src/reconcile/auto/duplicate.rs")),
     ("hickory_proto", None),
     ("fordway_dns64::ndp", None),
     ("hyper", None),
@@ -133,18 +133,20 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// The thread with capabilities runs what is below `daemon`: nothing there reads what strangers send, but for what is
+/// The thread with capabilities runs the crate `daemon`: nothing there reads what strangers send, but for what is
 /// started by `privilege::apart` in the same file. What runs on which thread is shown by the tests `privileges::` of the
 /// program; this one is for code that they do not reach.
 #[test]
 fn who_has_capabilities_parses_nothing_of_strangers() {
-    let src = root().join("crates/fordway/src");
-    let main = std::fs::read_to_string(src.join("daemon.rs")).expect("daemon.rs");
-    let mut files = vec![(src.join("daemon.rs").display().to_string(), main)];
-    sources(&src.join("daemon"), &mut files);
-    sources(&src.join("settings"), &mut files);
+    let src = root().join("crates/daemon/src");
+    let mut files = Vec::new();
+    sources(&src, &mut files);
+    // Threads of their own, commands, and the log, which names crates.
+    let apart = ["log", "metrics", "natlog", "runtime", "tables/cache", "trace"]
+        .map(|part| src.join(part).display().to_string());
+    files.retain(|(name, _)| !apart.iter().any(|part| name.starts_with(part)));
     // The control socket's thread, which `control::serve(` above begins.
-    files.retain(|(name, _)| !name.contains("daemon/serve/control/"));
+    files.retain(|(name, _)| !name.contains("daemon/src/serve/control/"));
     assert!(files.len() > 50, "only {} files were found", files.len());
     let mut wrong = Vec::new();
     for (word, place) in STRANGERS {
@@ -166,33 +168,10 @@ fn who_has_capabilities_parses_nothing_of_strangers() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-/// The parts of the daemon: each imports only those before it.
-const PARTS: [&str; 5] = ["plan", "handover", "apply", "reconcile", "serve"];
-
-#[test]
-fn parts_of_the_daemon_import_only_those_before_them() {
-    let daemon = root().join("crates/fordway/src/daemon");
-    let mut wrong = Vec::new();
-    for (place, part) in PARTS.iter().enumerate() {
-        let mut files = Vec::new();
-        sources(&daemon.join(part), &mut files);
-        assert!(!files.is_empty(), "{part} has no files");
-        for (name, code) in &files {
-            let imports = |later: &&&str| code.contains(&format!("crate::daemon::{later}"));
-            let later = PARTS[place + 1..].iter().filter(imports);
-            wrong.extend(later.map(|later| format!("{name} imports {later}")));
-            if code.contains("crate::daemon::{") {
-                wrong.push(format!("{name}: name each part by its whole path"));
-            }
-        }
-    }
-    assert_eq!(wrong, Vec::<String>::new());
-}
-
 /// Crates whose modules import each other in one direction alone. A file or folder of `src` counts as one module, and
 /// what `lib.rs` exports as the module's that it comes from.
-const ACYCLIC: &str = "bpf cluster cni config control counters data discovery dns64 dstm dstmd engine fordway lab load nameserver net \
-                        procedures proxy relay resolver router serve softwire stats tester testhost tun wire xlat";
+const ACYCLIC: &str = "bpf cluster cni config control counters daemon data discovery dns64 dstm dstmd engine fordway lab load nameserver \
+                        net procedures proxy relay resolver router serve softwire stats tester testhost tun wire xlat";
 
 /// The first word of a path, and how the text goes on.
 fn first_word(text: &str) -> (&str, &str) {

@@ -6,10 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fordway_bpf::{Calls, Observed, PathWatch, ProgramRuns};
+use fordway_daemon::failure::Failure;
+use fordway_daemon::output::{self, STRONG};
 use serde::Serialize;
-
-use crate::failure::Failure;
-use crate::output::{self, STRONG};
 
 /// Functions of the kernel that the table shows.
 const FUNCTIONS: usize = 20;

@@ -8,10 +8,9 @@
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
+use fordway_daemon::failure::Failure;
 use fordway_net::{Address, IpNet, NetNs, Netlink, Route, SysctlKey, sysctl};
 use fordway_tun::{Device, OpenOptions, Queue};
-
-use crate::failure::Failure;
 
 /// Longer than any packet after its translation, in octets.
 const MTU: u32 = 9000;

@@ -3,13 +3,12 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use fordway_daemon::output::{FAINT, GOOD, STRONG, joined};
 use fordway_discovery::{
     Device, DeviceReport, Found, Prefix, Report, Said, ServerReport, Source, Validation, elapsed,
     remaining,
 };
 use serde::Serialize;
-
-use crate::output::{FAINT, GOOD, STRONG, joined};
 
 /// The prefixes that are known, the best first, with what makes them what they are.
 pub(super) fn known(found: &Found, report: &Report) -> String {

@@ -1,10 +1,10 @@
 //! kea-dhcp6.conf: stateless DHCPv6.
 
+use fordway_daemon::failure::Failure;
 use fordway_router::Device;
 use serde_json::{Value, json};
 
 use super::{Plan, joined, servers};
-use crate::failure::Failure;
 
 pub(super) fn write(plan: &Plan) -> Result<String, Failure> {
     let serving: Vec<&Device> = plan.devices.iter().filter(|it| it.dhcpv6).collect();

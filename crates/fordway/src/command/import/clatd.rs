@@ -1,7 +1,8 @@
 //! clatd.conf: `key=value`, as clatd(8) has them.
 
+use fordway_daemon::failure::Failure;
+
 use super::{Draft, wrong};
-use crate::failure::Failure;
 
 const HELP: &str = "clatd(8) has the settings, of the form key=value";
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fordway_daemon::failure::Failure;
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value};
 
 use super::Draft;
-use crate::failure::Failure;
 
 const HELP: &str = "Jool's documentation of Atomic Configuration has the format";
 

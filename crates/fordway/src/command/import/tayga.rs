@@ -1,9 +1,9 @@
 //! tayga.conf: directives of tayga.conf(5), TAYGA 0.9.2 to 0.9.6.
 
+use fordway_daemon::failure::Failure;
 use toml::Value;
 
 use super::{Draft, wrong};
-use crate::failure::Failure;
 
 const HELP: &str = "tayga.conf(5) has the directives and their arguments";
 

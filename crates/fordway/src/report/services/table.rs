@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
+use fordway_daemon::metrics::counters::{DNS64, ROUTER, row, table, words};
+use fordway_daemon::output::group;
+use fordway_daemon::output::{STRONG, WARNING};
 use fordway_nameserver as dns64;
 use fordway_router as router;
-
-use crate::metrics::counters::{DNS64, ROUTER, row, table, words};
-use crate::output::group;
-use crate::output::{STRONG, WARNING};
 
 /// What the DNS64 server has counted.
 pub(crate) fn dns64_table(stats: &dns64::Stats) -> String {

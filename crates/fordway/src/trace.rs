@@ -1,7 +1,0 @@
-//! What `fordway trace` tells of packets, as they pass the kernel engine.
-
-mod filter;
-mod line;
-
-pub(crate) use filter::{Filter, FilterError, SYNTAX};
-pub(crate) use line::line;
