@@ -359,6 +359,9 @@ fn arguments_are_read() {
     assert_eq!(line::port(b"1,2,3,4,5,6"), Some((Ipv4Addr::new(1, 2, 3, 4), 0x506)));
     assert_eq!(line::port(b"1,2,3,4,5,6,7"), None);
     assert_eq!(line::port(b"1,2,3,4,5,6 "), None);
+    assert_eq!(line::passive(b"Mode (99,1,2,3,4,5)"), Some((Ipv4Addr::new(99, 1, 2, 3), 0x405)));
+    // No address begins within a number.
+    assert_eq!(line::passive(b"Mode (9999,1,2,3,4,5)"), None);
     assert_eq!(line::extended_passive(b"Mode (|||6446|)"), Some(6446));
     assert_eq!(line::extended_passive(b"Mode (|||6446|"), None);
     assert_eq!(line::code(b"22"), None);

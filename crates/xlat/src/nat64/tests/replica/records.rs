@@ -130,6 +130,31 @@ fn an_entry_that_is_used_anew_is_another_record() {
     assert_eq!(kinds(&changes), expected);
 }
 
+/// One that is looked at before the scan comes to its BIB entry.
+#[test]
+fn a_fresh_session_takes_the_place_of_all_that_an_entry_was() {
+    let sizes = Sizes { bibs: 1, sessions: 2, subscribers: 1 };
+    let mut gateway = Gateway::owner(1, ALL, Settings { sizes, ..blocks(8) });
+    for port in [53, 54] {
+        let remote = (SERVER.0, port);
+        gateway.nat.from_v6(&Tuple { remote, ..udp(1, 4000) }, at(0), 0).unwrap();
+    }
+    assert_eq!(gateway.changes(at(0)).len(), 4);
+    for now in [400, 800, 1200, 1201] {
+        gateway.sweep(at(now));
+    }
+    gateway.nat.from_v6(&udp(2, 4000), at(1201), 0).unwrap();
+    let mut told = Vec::new();
+    for session in [1, 2] {
+        let tell = &mut |change: Change<'_>| told.push(owned(change));
+        gateway.replica.look_at(&gateway.nat, at(1201), &[session], tell);
+        told.sort_by_key(|change| change.2.is_some());
+    }
+    let expected =
+        [(3, false), (3, false), (2, false), (1, false), (1, true), (2, true), (3, true)];
+    assert_eq!(kinds(&told), expected);
+}
+
 #[test]
 fn fresh_sessions_are_told_first() {
     let mut gateway = single(ALL);
