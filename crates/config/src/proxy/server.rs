@@ -13,7 +13,11 @@ pub(crate) fn parse(text: &str, port: u16) -> Result<Authority, String> {
     if text.contains("://") {
         return Err(format!("\"{text}\" is a URL: a host and a port are wanted"));
     }
-    let alone = text.parse().map(|address: IpAddr| SocketAddr::new(address, port));
+    let alone = match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(v6) => v6.parse().map(IpAddr::V6),
+        None => text.parse(),
+    };
+    let alone = alone.map(|address| SocketAddr::new(address, port));
     if let Ok(address) = alone.or_else(|_| text.parse::<SocketAddr>()) {
         return match (is_host(address.ip()), address.port()) {
             (false, _) => Err(format!("{} can't be a server's address", address.ip())),
@@ -46,6 +50,7 @@ mod tests {
             ("192.0.2.10", "192.0.2.10:80"),
             ("192.0.2.10:8080", "192.0.2.10:8080"),
             ("2001:db8::10", "[2001:db8::10]:80"),
+            ("[2001:db8::10]", "[2001:db8::10]:80"),
             ("[2001:db8::10]:81", "[2001:db8::10]:81"),
             ("WWW.Example.net", "www.example.net:80"),
             ("www.example.net:81", "www.example.net:81"),
@@ -54,9 +59,18 @@ mod tests {
             assert_eq!(server.to_string(), written);
             assert_eq!(parse(written, 443), Ok(server));
         }
-        for text in
-            ["", ":80", "http://a", "0.0.0.0", "ff02::1", "a:0", "a:b", "192.0.2.256", "a b"]
-        {
+        for text in [
+            "",
+            ":80",
+            "http://a",
+            "0.0.0.0",
+            "ff02::1",
+            "[192.0.2.1]",
+            "a:0",
+            "a:b",
+            "192.0.2.256",
+            "a b",
+        ] {
             assert!(parse(text, 80).is_err(), "{text}");
         }
     }
