@@ -340,10 +340,10 @@ pub(crate) fn of_arm(arm: &MechanismSpec, fordway: Option<&Path>) -> Result<Box<
     if arm.kind == Kind::Xlat464 {
         return Ok(Box::new(xlat464::Xlat464::new(&arm.implementation, fordway)?));
     }
-    if arm.standby.is_some() {
+    if let Some(role) = arm.standby {
         return Ok(match arm.kind {
             Kind::Nat44 => Box::new(standby::Pair),
-            _ => Box::new(standby::Standby::new(fordway)),
+            _ => Box::new(standby::Standby::new(fordway, role)),
         });
     }
     if matches!(arm.kind, Kind::Softwire | Kind::Dstm) {

@@ -34,11 +34,14 @@ const JOINED: Duration = Duration::from_secs(20);
 pub(super) use conntrackd::Pair;
 
 /// The gateway, twice.
-pub(super) struct Standby(Fordway);
+pub(super) struct Standby {
+    fordway: Fordway,
+    role: Role,
+}
 
 impl Standby {
-    pub(super) fn new(fordway: Option<&Path>) -> Self {
-        Self(Fordway { program: fordway.map(Path::to_path_buf) })
+    pub(super) fn new(fordway: Option<&Path>, role: Role) -> Self {
+        Self { fordway: Fordway { program: fordway.map(Path::to_path_buf) }, role }
     }
 
     /// The server of the store, in a box.
@@ -66,8 +69,8 @@ impl Standby {
     ) -> Result<Deployed> {
         let store = STANDBY_LINK_V6[store_at(context.spec)];
         let config = nat64::table(context.spec, context.room) + &cluster(own, store, keys);
-        let argv = self.0.by_file(context, "cluster", &config)?;
-        self.0.started(context, place, argv, config)
+        let argv = self.fordway.by_file(context, "cluster", &config)?;
+        self.fordway.started(context, place, argv, config)
     }
 }
 
@@ -128,10 +131,11 @@ fn is_ready(status: &Value) -> bool {
 
 impl Mechanism for Standby {
     fn availability(&self, kind: Kind) -> Availability {
-        let mut needs = [NATS, "openssl", vrrp::KEEPALIVED].into_iter();
+        let moves = (self.role == Role::TakesOver).then_some(vrrp::KEEPALIVED);
+        let mut needs = [NATS, "openssl"].into_iter().chain(moves);
         match needs.find(|program| find_program(program).is_none()) {
             Some(package) => Availability::Missing { hint: format!("apt-get install {package}") },
-            None => self.0.availability(kind),
+            None => self.fordway.availability(kind),
         }
     }
 
@@ -147,7 +151,7 @@ impl Mechanism for Standby {
         let standby = self.gateway(Context { name: &name, ..context }, beside, 1, &folder)?;
         let mut owner = self.gateway(context, host, 0, &folder)?;
         owner.parts = vec![standby, store];
-        if context.spec.standby == Some(Role::TakesOver) {
+        if self.role == Role::TakesOver {
             owner.parts.extend(vrrp::start(context, [host, beside])?);
         }
         let ready = process::poll(JOINED, || {
@@ -164,27 +168,27 @@ impl Mechanism for Standby {
     }
 
     fn runs(&self, deployed: &Deployed, spec: &MechanismSpec) -> Result<Option<String>> {
-        self.0.runs(deployed, spec)
+        self.fordway.runs(deployed, spec)
     }
 
     fn ran(&self, status: &Value, spec: &MechanismSpec) -> Result<()> {
-        self.0.ran(status, spec)
+        self.fordway.ran(status, spec)
     }
 
     fn counters(&self, deployed: &Deployed) -> Result<Option<Value>> {
-        self.0.counters(deployed)
+        self.fordway.counters(deployed)
     }
 
     fn read(&self, before: &Value, after: &Value, to_v6: bool) -> Option<Counted> {
-        self.0.read(before, after, to_v6)
+        self.fordway.read(before, after, to_v6)
     }
 
     fn created(&self, before: &Value, after: &Value) -> Option<u64> {
-        self.0.created(before, after)
+        self.fordway.created(before, after)
     }
 
     fn memory(&self, deployed: &Deployed) -> Option<Memory> {
-        self.0.memory(deployed)
+        self.fordway.memory(deployed)
     }
 }
 
