@@ -37,24 +37,25 @@ pub enum Clash {
     },
 }
 
-/// The clashes for people: each with what to do about it, and of many of a kind only some.
-pub fn sentences(clashes: &[Clash]) -> Vec<String> {
-    let is_socket = |clash: &&Clash| matches!(clash, Clash::Socket { .. });
-    let (sockets, ranges): (Vec<_>, Vec<_>) = clashes.iter().partition(is_socket);
-    let mut lines = Vec::new();
-    for (kind, all) in [("addresses", ranges), ("services", sockets)] {
-        let shown = all.iter().take(NAMED);
-        lines.extend(shown.map(|clash| format!("{clash}: {}", clash.hint())));
-        let more = all.len().saturating_sub(NAMED);
-        if more > 0 {
-            lines
-                .push(format!("and {more} more such {kind}; fordway status --json names them all"));
-        }
-    }
-    lines
-}
-
 impl Clash {
+    /// The clashes for people: each with what to do about it, and of many of a kind only some.
+    pub fn sentences(clashes: &[Clash]) -> Vec<String> {
+        let is_socket = |clash: &&Clash| matches!(clash, Clash::Socket { .. });
+        let (sockets, ranges): (Vec<_>, Vec<_>) = clashes.iter().partition(is_socket);
+        let mut lines = Vec::new();
+        for (kind, all) in [("addresses", ranges), ("services", sockets)] {
+            let shown = all.iter().take(NAMED);
+            lines.extend(shown.map(|clash| format!("{clash}: {}", clash.hint())));
+            let more = all.len().saturating_sub(NAMED);
+            if more > 0 {
+                lines.push(format!(
+                    "and {more} more such {kind}; fordway status --json names them all"
+                ));
+            }
+        }
+        lines
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {

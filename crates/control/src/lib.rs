@@ -39,7 +39,7 @@ mod trt;
 
 pub use auto::*;
 pub use cache::CacheRow;
-pub use clash::{Clash, sentences};
+pub use clash::Clash;
 pub use client::{Answer, Client, is_read_socket, read_socket};
 pub use cluster::*;
 pub use desired::*;

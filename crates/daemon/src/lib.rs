@@ -6,7 +6,8 @@
 //! the kernel engines in front of them. At the end, the other way round.
 //!
 //! What commands without a daemon need as well is public: [`failure`], [`output`], what a configuration means for
-//! servers ([`settings`]), [`tables`], [`metrics`], filters of a trace.
+//! servers ([`settings`]), [`tables`], [`metrics`], the filters of a [`trace`], folders of pinned objects ([`pins`]), an
+//! event loop ([`runtime`]).
 
 #![forbid(unsafe_code)]
 
@@ -39,6 +40,8 @@ use sd_notify::NotifyState;
 use tokio::time::MissedTickBehavior;
 use tracing::{error, info};
 
+pub use handover::leftover::orphans;
+pub use handover::mappings::HEAD as MAPPINGS_HEAD;
 pub use serve::desired::with_kept;
 pub use serve::handle::{Adjust, Job};
 
@@ -51,8 +54,6 @@ use apply::running::Running;
 use apply::translators::{Context, Translators, end_all, set_up, start_prepared, undo};
 use apply::{kernel, privilege, tunnels};
 use handover::leftover;
-pub use handover::leftover::orphans;
-pub use handover::mappings::HEAD as MAPPINGS_HEAD;
 use reconcile::auto;
 use reconcile::watch::{Looks, Watch};
 use serve::handle::Handle;

@@ -266,7 +266,7 @@ fn fits(binding: &Binding, settings: &Settings, bib: &HashSet<Ends>) -> bool {
 /// Ports of pool4 that the host uses itself; each is told in the log.
 fn clashes(name: &str, facts: &Facts, nat64: &Nat64) -> Vec<Clash> {
     let found = pool4::clashes(facts, &with_added(nat64));
-    for sentence in fordway_control::sentences(&found) {
+    for sentence in Clash::sentences(&found) {
         warn!("{name}: {sentence}");
     }
     found

@@ -13,8 +13,7 @@ use super::finding::Findings;
 use super::firewall::{Flow, Wanted};
 use super::view::View;
 use crate::report::DIRECT;
-use fordway_control::Status;
-use fordway_control::sentences;
+use fordway_control::{Clash, Status};
 
 /// An address behind the translation prefix, to look routes up with (RFC 5737).
 const SOMEBODY: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
@@ -220,7 +219,7 @@ pub(super) fn check_daemon(status: Result<&Status, &Failure>, findings: &mut Fin
         }
     }
     let clashes = status.translators.iter().filter_map(|it| it.nat64.as_ref());
-    for sentence in clashes.flat_map(|nat64| sentences(&nat64.clashes)) {
+    for sentence in clashes.flat_map(|nat64| Clash::sentences(&nat64.clashes)) {
         findings.warning("ports", sentence, "fordway status shows it with what to do");
     }
 }

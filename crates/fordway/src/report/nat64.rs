@@ -1,9 +1,7 @@
 //! Stateful translation in numbers.
 
-use fordway_control::{Nat64Status, NatPtStatus};
+use fordway_control::{Clash, Nat64Status, NatPtStatus};
 use fordway_daemon::output::joined;
-
-use fordway_control::sentences;
 
 use super::Lines;
 
@@ -55,7 +53,7 @@ impl Lines for Nat64Status {
         if self.draining {
             lines.push(("draining", "no new sessions".to_owned()));
         }
-        lines.extend(sentences(&self.clashes).into_iter().map(|clash| ("clash", clash)));
+        lines.extend(Clash::sentences(&self.clashes).into_iter().map(|clash| ("clash", clash)));
         lines
     }
 }

@@ -168,6 +168,29 @@ fn who_has_capabilities_parses_nothing_of_strangers() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
+/// The parts of the daemon: each imports only those before it.
+const PARTS: [&str; 5] = ["plan", "handover", "apply", "reconcile", "serve"];
+
+#[test]
+fn parts_of_the_daemon_import_only_those_before_them() {
+    let daemon = root().join("crates/daemon/src");
+    let mut wrong = Vec::new();
+    for (place, part) in PARTS.iter().enumerate() {
+        let mut files = Vec::new();
+        sources(&daemon.join(part), &mut files);
+        assert!(!files.is_empty(), "{part} has no files");
+        for (name, code) in &files {
+            let imports = |later: &&&str| code.contains(&format!("crate::{later}"));
+            let later = PARTS[place + 1..].iter().filter(imports);
+            wrong.extend(later.map(|later| format!("{name} imports {later}")));
+            if code.contains("crate::{") {
+                wrong.push(format!("{name}: name each part by its whole path"));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
 /// Crates whose modules import each other in one direction alone. A file or folder of `src` counts as one module, and
 /// what `lib.rs` exports as the module's that it comes from.
 const ACYCLIC: &str = "bpf cluster cni config control counters daemon data discovery dns64 dstm dstmd engine fordway lab load nameserver \

@@ -185,7 +185,6 @@ mod tests {
     use fordway_net::{DivertedPort, DivertedPorts, Transport};
 
     use super::*;
-    use fordway_control::sentences;
 
     const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
@@ -252,7 +251,7 @@ mod tests {
         let wanted =
             [(tcp.clone(), 443, true), (tcp, 20_001, false), ("udp".to_owned(), 20_002, false)];
         assert_eq!(ports, wanted);
-        let lines = sentences(&found);
+        let lines = Clash::sentences(&found);
         assert_eq!(
             lines[1],
             "a service of this host waits on tcp port 20001 of pool4 192.0.2.1, so no host behind the \
@@ -260,9 +259,9 @@ mod tests {
              -lnp -A tcp sport = 20001 shows it)"
         );
         let many: Vec<Clash> = found.iter().cycle().take(7).cloned().collect();
-        assert_eq!(sentences(&many).len(), 6);
+        assert_eq!(Clash::sentences(&many).len(), 6);
         let range = ephemeral(&own(20_000, 40_000), &local("32768 60999", "")).remove(0);
-        assert_eq!(sentences(&vec![range; 100]).len(), 6);
+        assert_eq!(Clash::sentences(&vec![range; 100]).len(), 6);
         let json = serde_json::to_value(&found[0]).unwrap();
         assert_eq!((&json["clash"], &json["port"]), (&"socket".into(), &443.into()));
         assert_eq!(serde_json::from_value::<Clash>(json).unwrap(), found[0]);
