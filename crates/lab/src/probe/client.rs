@@ -1,5 +1,6 @@
 //! The near end of the probes.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -126,40 +127,70 @@ fn exchange(way: Way, host: &str, name: &str, length: usize) -> Result<(), Strin
     }
 }
 
+/// How long the answer to each of three datagrams is waited for. One may be lost by right; three of the same in a
+/// row are not lost by chance, and a machine that does much else answers late.
+const WAITS: [Duration; 3] =
+    [Duration::from_millis(400), Duration::from_secs(1), Duration::from_secs(4)];
+
 fn udp(target: IpAddr, sizes: &[usize]) -> Result<String, String> {
     let socket = connect(target, ECHO_PORT).map_err(|e| words(&e))?;
-    let mut buffer = vec![0; 65_536];
+    let mut earlier = BTreeSet::new();
     for &size in sizes {
-        let sent = payload(size as u64, size.min(MAX_UDP));
+        let size = size.min(MAX_UDP);
         let mut last = SILENCE.to_owned();
-        // A datagram may be lost by right; three of the same in a row are not lost by chance.
-        let answered = (0..3).any(|_| {
-            let outcome = socket.send(&sent).and_then(|_| socket.recv(&mut buffer));
-            match outcome {
-                Ok(length) if buffer[..length] == sent => true,
-                Ok(length) => {
-                    last = format!("{length} octets came back, not the same");
-                    false
-                }
-                Err(error) => {
-                    last = words(&error);
-                    false
-                }
+        let answered = WAITS.iter().any(|wait| match echoed(&socket, size, &earlier, *wait) {
+            Ok(()) => true,
+            Err(why) => {
+                last = why;
+                false
             }
         });
         if !answered {
             return Err(format!("{size} octets: {last}"));
         }
+        earlier.insert(size);
     }
     let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
     Ok(format!("echoed intact: {} octets", sizes.join(", ")))
+}
+
+/// Sends a datagram of this size and waits for it to come back, whole; those of earlier sizes that come late are not
+/// its answer.
+fn echoed(
+    socket: &UdpSocket,
+    size: usize,
+    earlier: &BTreeSet<usize>,
+    wait: Duration,
+) -> Result<(), String> {
+    let sent = of_size(size);
+    let until = Instant::now() + wait;
+    let mut buffer = vec![0; 65_536];
+    socket.send(&sent).map_err(|e| words(&e))?;
+    loop {
+        // A timeout of 0 would be none.
+        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        socket.set_read_timeout(Some(left)).map_err(|e| words(&e))?;
+        let length = socket.recv(&mut buffer).map_err(|e| words(&e))?;
+        let found = &buffer[..length];
+        if found == sent {
+            return Ok(());
+        }
+        if !earlier.contains(&length) || found != of_size(length) {
+            return Err(format!("{length} octets came back, not the same"));
+        }
+    }
+}
+
+fn of_size(size: usize) -> Vec<u8> {
+    payload(size as u64, size)
 }
 
 /// A closed port's ICMP error must come back and reach the socket that caused it.
 fn refused(target: IpAddr) -> Result<String, String> {
     let socket = connect(target, CLOSED_PORT).map_err(|e| words(&e))?;
     let mut last = String::new();
-    for _ in 0..3 {
+    for wait in WAITS {
+        socket.set_read_timeout(Some(wait)).map_err(|e| words(&e))?;
         let outcome = socket.send(b"is anybody there?").and_then(|_| socket.recv(&mut [0; 64]));
         match outcome {
             Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
@@ -175,7 +206,6 @@ fn refused(target: IpAddr) -> Result<String, String> {
 fn connect(target: IpAddr, port: u16) -> std::io::Result<UdpSocket> {
     let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;
-    socket.set_read_timeout(Some(Duration::from_millis(400)))?;
     socket.connect((target, port))?;
     Ok(socket)
 }
@@ -194,6 +224,29 @@ mod tests {
         let words: std::collections::BTreeSet<_> =
             payload(7, 80_000).chunks(8).map(<[u8]>::to_vec).collect();
         assert_eq!(words.len(), 10_000);
+    }
+
+    #[test]
+    fn answers_that_come_late_are_not_taken_for_others() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.connect(server.local_addr().unwrap()).unwrap();
+        server.connect(client.local_addr().unwrap()).unwrap();
+        let wait = Duration::from_secs(60);
+        let echo = |earlier: &[usize], answers: &[Vec<u8>]| {
+            for answer in answers {
+                server.send(answer).unwrap();
+            }
+            echoed(&client, 300, &earlier.iter().copied().collect(), wait)
+        };
+        assert_eq!(echo(&[100, 200], &[of_size(200), of_size(100), of_size(300)]), Ok(()));
+        let strange = |length| Err(format!("{length} octets came back, not the same"));
+        assert_eq!(echo(&[100], &[of_size(200)]), strange(200));
+        let mut spoilt = of_size(100);
+        spoilt[99] ^= 1;
+        assert_eq!(echo(&[100], &[spoilt.clone()]), strange(100));
+        spoilt.resize(300, 0);
+        assert_eq!(echo(&[100], &[spoilt]), strange(300));
     }
 
     #[test]

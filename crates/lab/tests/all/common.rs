@@ -274,7 +274,7 @@ impl Folder {
         let results = self.results();
         let checks = results["gate"][mechanism].as_array().expect("checks");
         let found = checks.iter().find(|c| c["name"] == check);
-        assert!(found.is_some_and(|c| c["ok"] == true), "{mechanism}, {check}: {checks:?}");
+        assert!(found.is_some_and(|c| c["ok"] == true), "{mechanism}, {check}: {found:?}");
     }
 
     /// Namespaces of this run that exist now. All files in `raw` begin with the names of the networks.
