@@ -9,10 +9,11 @@ use fordway_net::{Peer, RecvBatch, SendBatch};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
-use tokio::task::{spawn_local, yield_now};
+use tokio::task::yield_now;
 
 use super::sockets::Transport;
 use super::worker::{Client, Worker};
+use fordway_serve::spawn_here;
 
 /// Most queries that are received with one system call.
 const BATCH: usize = 64;
@@ -36,7 +37,7 @@ impl Datagrams {
     pub(super) fn run(self: Rc<Self>, worker: Rc<Worker>) -> impl Future<Output = ()> {
         let sender = Rc::clone(&self).send_late(Rc::clone(&worker));
         async move {
-            spawn_local(sender);
+            spawn_here(sender);
             self.receive(worker).await;
         }
     }
@@ -78,7 +79,7 @@ impl Datagrams {
                 out.push(&peer, |out| worker.handle(&active, client, datagram.octets, now, out));
             if let Some(waiting) = waiting {
                 let (socket, worker) = (Rc::clone(self), Rc::clone(worker));
-                spawn_local(async move {
+                spawn_here(async move {
                     worker.finish(waiting, |write| socket.push(&worker, &peer, write)).await;
                 });
             }

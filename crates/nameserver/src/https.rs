@@ -17,14 +17,14 @@ use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::spawn_local;
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::server::TlsStream;
 
 use super::query::{MAX_MESSAGE, least_ttl};
 use super::unread::{Octets, Unread};
 use super::worker::{Client, Worker};
-use fordway_serve::Network;
+use fordway_serve::{Network, spawn_here};
 
 /// The path of queries: clients use it unless told otherwise (RFC 8484 section 4.1.1 has it in its examples).
 const PATH: &str = "/dns-query";
@@ -45,13 +45,13 @@ where
     F::Output: 'static,
 {
     fn execute(&self, future: F) {
-        spawn_local(future);
+        spawn_here(async { drop(future.await) });
     }
 }
 
 /// Serves a connection until its end, or until it was silent for `idle`.
 pub(super) async fn serve(
-    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    stream: TlsStream<TcpStream>,
     client: Client,
     network: Network,
     idle: Duration,

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::task::spawn_local;
 
 use super::due::Due;
 use super::resolve;
 use super::worker::{Worker, encode};
-use fordway_serve::Network;
+use fordway_serve::{Network, spawn_here};
 
 /// Answers that are being made at once, of each thread.
 const AT_ONCE: usize = 64;
@@ -27,7 +26,7 @@ pub(super) async fn run(worker: Rc<Worker>) {
         let due = worker.renewals.next().await;
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let worker = Rc::clone(&worker);
-        spawn_local(async move {
+        spawn_here(async move {
             renew(&worker, due).await;
             drop(permit);
         });

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::task::spawn_local;
 
 use super::datagram::Datagrams;
 use super::error::Error;
@@ -20,7 +19,7 @@ use super::worker::Worker;
 use fordway_counters::dns64::Stats;
 use fordway_resolver::{Resolver, Selection};
 use fordway_serve::thread::Threads;
-use fordway_serve::{Service, differing};
+use fordway_serve::{Service, differing, spawn_here};
 
 /// A server with its sockets but without threads.
 #[derive(Debug)]
@@ -185,8 +184,8 @@ async fn run(shared: Arc<Shared>, index: usize, sockets: Sockets) {
 /// Runs a task, and restarts it if it panics: its socket serves a part of all clients, which would get no answer from
 /// then on.
 fn keep<F: Future<Output = ()> + 'static>(what: &'static str, task: impl Fn() -> F + 'static) {
-    spawn_local(async move {
-        while let Err(error) = spawn_local(task()).await {
+    spawn_here(async move {
+        while let Err(error) = spawn_here(task()).await {
             if error.is_cancelled() {
                 return;
             }

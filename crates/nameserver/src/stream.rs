@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::https;
@@ -19,7 +18,7 @@ use super::query::HEADER;
 use super::sockets::Transport;
 use super::unread::{Octets, Unread};
 use super::worker::{Client, Worker};
-use fordway_serve::{Network, listen};
+use fordway_serve::{Network, listen, spawn_here};
 
 /// Queries of one connection that may be under way; more are not read before answers have been taken.
 const PIPELINE: usize = 128;
@@ -57,14 +56,14 @@ fn admit(stream: TcpStream, peer: SocketAddr, transport: Transport, worker: &Rc<
     let idle = limits.idle;
     let tls = active.tls.clone();
     let worker = Rc::clone(worker);
-    spawn_local(async move {
+    spawn_here(async move {
         let _ticket = ticket;
         // Answers are written whole: Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let client = Client { address: peer.ip().to_canonical(), transport };
         if transport == Transport::Tcp {
             let (read, write) = stream.into_split();
-            return serve(read, write, client, network, idle, worker).await;
+            return serve(Box::new(read), Box::new(write), client, network, idle, worker).await;
         }
         let Some(tls) = tls else { return };
         let handshake = timeout(idle, tls.acceptor(transport).accept(stream)).await;
@@ -76,21 +75,21 @@ fn admit(stream: TcpStream, peer: SocketAddr, transport: Transport, worker: &Rc<
             return https::serve(stream, client, network, idle, worker).await;
         }
         let (read, write) = split(stream);
-        serve(read, write, client, network, idle, worker).await;
+        serve(Box::new(read), Box::new(write), client, network, idle, worker).await;
     });
 }
 
 /// Serves a connection until its end.
 async fn serve(
-    read: impl AsyncRead + Unpin,
-    write: impl AsyncWrite + Unpin + 'static,
+    read: Box<dyn AsyncRead + Unpin>,
+    write: Box<dyn AsyncWrite + Unpin>,
     client: Client,
     network: Network,
     idle: Duration,
     worker: Rc<Worker>,
 ) {
     let (answers, outgoing) = mpsc::channel(PIPELINE);
-    let mut writing = spawn_local(write_all(write, outgoing, idle));
+    let mut writing = spawn_here(write_all(write, outgoing, idle));
     let room = Arc::new(Semaphore::new(PIPELINE));
     let unread = Unread::new(Arc::clone(&worker.shared.unread), network);
     let reading = Connection { worker, client, idle, answers, room, unread: Rc::clone(&unread) };
@@ -114,6 +113,9 @@ async fn serve(
     }
 }
 
+/// What octets come from.
+type Reading = BufReader<Box<dyn AsyncRead + Unpin>>;
+
 /// The reading side of a connection.
 struct Connection {
     worker: Rc<Worker>,
@@ -127,7 +129,7 @@ struct Connection {
 
 impl Connection {
     /// Reads queries until the client ends, is silent for too long, or sends what can't be a message.
-    async fn run(&self, mut read: BufReader<impl AsyncRead + Unpin>) {
+    async fn run(&self, mut read: Reading) {
         let mut octets = Vec::new();
         loop {
             let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return };
@@ -146,7 +148,7 @@ impl Connection {
     }
 
     /// The length of the next message (RFC 1035 section 4.2.2). None: there is none.
-    async fn next_length(&self, read: &mut BufReader<impl AsyncRead + Unpin>) -> Option<u16> {
+    async fn next_length(&self, read: &mut Reading) -> Option<u16> {
         let mut length = [0; 2];
         loop {
             match timeout(self.idle, read.read_u8()).await {
@@ -175,7 +177,7 @@ impl Connection {
             Some(waiting) => {
                 let (worker, answers) = (Rc::clone(&self.worker), self.answers.clone());
                 let unread = Rc::clone(&self.unread);
-                spawn_local(async move {
+                spawn_here(async move {
                     let answer = worker.finish(waiting, |write| {
                         let mut answer = vec![0; 2];
                         write(&mut answer);

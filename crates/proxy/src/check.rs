@@ -5,10 +5,11 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
+use fordway_serve::spawn_here;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsConnector;
 
@@ -44,7 +45,7 @@ impl Checks {
         let each = 0..active.site.servers().len();
         let task = |at| {
             let active = Rc::clone(&active);
-            spawn_local(async move {
+            spawn_here(async move {
                 let backend = active.settings.mode.backend();
                 if let Some((backend, check)) =
                     backend.and_then(|it| Some((it, it.check.as_ref()?)))

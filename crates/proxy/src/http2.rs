@@ -9,12 +9,12 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fordway_serve::spawn_here;
 use hyper::body::Incoming;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::oneshot;
-use tokio::task::spawn_local;
 
 use super::access::{About, Record};
 use super::conn::{Conn, Stream};
@@ -44,7 +44,7 @@ where
     F::Output: 'static,
 {
     fn execute(&self, future: F) {
-        spawn_local(future);
+        spawn_here(async { drop(future.await) });
     }
 }
 
@@ -104,7 +104,7 @@ async fn answer(
         about
     });
     let (tell, told) = oneshot::channel();
-    spawn_local(async move {
+    spawn_here(async move {
         // A record from outside would be captured in part: the task would write to a copy of its outcome.
         let mut record = Record::new(active.log.as_ref());
         record.about = about;

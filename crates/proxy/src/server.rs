@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{spawn_blocking, spawn_local};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::check::Checks;
@@ -18,7 +18,7 @@ use super::worker::Worker;
 use fordway_counters::proxy::Stats;
 use fordway_serve::listen::{self, listener};
 use fordway_serve::thread::Threads;
-use fordway_serve::{Service, differing};
+use fordway_serve::{Service, differing, spawn_here};
 
 /// Connections that wait to be taken; the system may allow fewer.
 const BACKLOG: i32 = 4096;
@@ -187,7 +187,7 @@ async fn serve(shared: Arc<Shared>, index: usize, listeners: Vec<tokio::net::Tcp
         .into_iter()
         .map(|listener| {
             let worker = Rc::clone(&worker);
-            spawn_local(async move {
+            spawn_here(async move {
                 let take = |stream, peer| session::admit(stream, peer, &worker);
                 listen::accept(&listener, "proxy", take).await;
             })

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use bytes::Buf;
 use tokio::net::TcpStream;
-use tokio::task::spawn_local;
 use tokio::time::Instant;
 
 use super::access::{About, Record};
@@ -24,7 +23,7 @@ use super::settings::Mode;
 use super::shared::{Active, Held};
 use super::worker::Worker;
 use super::{head, http2, passthrough};
-use fordway_serve::{Network, Ticket};
+use fordway_serve::{Network, Ticket, spawn_here};
 
 /// Empty lines that may stand in front of a request (RFC 9112 section 2.2).
 const MOST_EMPTY: u32 = 4;
@@ -46,7 +45,7 @@ pub(super) fn admit(stream: TcpStream, peer: SocketAddr, worker: &Rc<Worker>) {
     worker.counters().connections_accepted.add(1);
     // Writes are whole: Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
-    spawn_local(serve(stream, ends, Rc::clone(worker), active, ticket, is_front));
+    spawn_here(serve(stream, ends, Rc::clone(worker), active, ticket, is_front));
 }
 
 /// A place among the connections of clients; `is_front`: of a proxy in front, which has no bound of its own.

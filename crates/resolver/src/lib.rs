@@ -44,6 +44,7 @@ mod tls;
 mod udp;
 mod validate;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use answer::Outcome;
@@ -114,16 +115,21 @@ impl Resolver {
         }
     }
 
-    /// As [`Resolver::lookup_for`], for what was not [known](Resolver::known) a moment ago.
+    /// As [`Resolver::lookup_for`], for what was not [known](Resolver::known) a moment ago. The future is boxed: the crates that
+    /// await it would compile all of it anew, TLS, HTTP/2 and validation with it.
     ///
     /// # Errors
     ///
     /// As [`Resolver::lookup`].
-    pub async fn ask(
-        self: &Arc<Self>,
+    pub fn ask<'a>(
+        self: &'a Arc<Self>,
         asker: Asker,
-        question: &Question,
-    ) -> Result<Arc<Answer>, LookupError> {
+        question: &'a Question,
+    ) -> Pin<Box<dyn Future<Output = Result<Arc<Answer>, LookupError>> + Send + 'a>> {
+        Box::pin(self.ask_servers(asker, question))
+    }
+
+    async fn ask_servers(self: &Arc<Self>, asker: Asker, question: &Question) -> Outcome {
         let Forwarder { cache, counters, .. } = &*self.forwarder;
         counters.lookups.count();
         counters.cache_misses.count();

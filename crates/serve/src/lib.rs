@@ -8,6 +8,7 @@
 //! | [`pipe`] | octets from socket to socket without a copy |
 //! | [`Acl`], [`Network`], [`Tally`] | which clients may use a service, and limits by client network |
 //! | [`Bucket`] | a rate limit |
+//! | [`spawn_here`] | tasks of a thread |
 //! | [`resolv_conf`] | the host's DNS servers |
 //! | [`clock`], [`boottime`] | time as tokio has it, and time that goes on while the host sleeps |
 //!
@@ -32,9 +33,11 @@ pub mod pipe;
 pub mod readiness;
 pub mod resolv_conf;
 mod service;
+mod task;
 pub mod thread;
 
 pub use acl::Acl;
 pub use bucket::Bucket;
 pub use network::{ClientLen, Exceeded, Network, Tally, Ticket};
 pub use service::{Service, differing};
+pub use task::spawn_here;

@@ -94,7 +94,7 @@ async fn a_popular_name_never_expires() {
     let worker = worker(server, true);
     let pass = async |seconds| still.pass(Duration::from_secs(seconds)).await;
     let test = async {
-        spawn_local(run(Rc::clone(&worker)));
+        spawn_here(run(Rc::clone(&worker)));
         assert_eq!(ask(&worker).await, (false, 100));
         pass(50).await;
         assert_eq!(ask(&worker).await, (true, 50));
@@ -126,7 +126,7 @@ async fn an_answer_of_another_policy_takes_no_place() {
         let due = worker.renewals.next().await;
         give_a_policy_of_its_own(&worker);
         let of = Rc::clone(&worker);
-        spawn_local(async move { renew(&of, due).await }).await.unwrap();
+        spawn_here(async move { renew(&of, due).await }).await.unwrap();
         assert_eq!((worker.counters().renewed.get(), asked.load(Ordering::SeqCst)), (0, 1));
     };
     LocalSet::new().run_until(test).await;
@@ -149,7 +149,7 @@ async fn not_if_it_is_switched_off() {
     let (server, asked) = upstream_server();
     let worker = worker(server, false);
     let test = async {
-        spawn_local(run(Rc::clone(&worker)));
+        spawn_here(run(Rc::clone(&worker)));
         ask(&worker).await;
         still.pass(Duration::from_secs(95)).await;
         ask(&worker).await;

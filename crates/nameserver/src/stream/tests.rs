@@ -60,7 +60,7 @@ impl World {
         let (read, write) = tokio::io::split(served);
         let from = Client { address: [0, 0, 0, 0, 0, 0, 0, 1].into(), transport: Transport::Tcp };
         let worker = Rc::clone(&self.worker);
-        (client, spawn_local(serve(read, write, from, network(), IDLE, worker)))
+        (client, spawn_here(serve(Box::new(read), Box::new(write), from, network(), IDLE, worker)))
     }
 }
 
@@ -128,7 +128,7 @@ async fn a_client_that_does_not_read_is_left() {
         let (mut client, serving) = world.connect(64);
         let begun = Instant::now();
         let all = query("ipv4only.arpa.").repeat(10_000);
-        let writing = spawn_local(async move { client.write_all(&all).await });
+        let writing = tokio::task::spawn_local(async move { client.write_all(&all).await });
         // Reading stops where writing does.
         tokio::time::sleep(IDLE - Duration::from_millis(1)).await;
         assert_eq!(world.worker.counters().tcp_queries.get(), PIPELINE as u64);
@@ -147,7 +147,7 @@ async fn a_client_that_does_not_read_makes_the_server_hold_little() {
         let world = World::with((1..=1000).map(prefix).collect());
         let (mut client, serving) = world.connect(64);
         let all = query("ipv4only.arpa.").repeat(100);
-        let writing = spawn_local(async move { client.write_all(&all).await });
+        let writing = tokio::task::spawn_local(async move { client.write_all(&all).await });
         tokio::time::sleep(IDLE - Duration::from_millis(1)).await;
         assert_eq!(world.worker.counters().tcp_queries.get(), 2);
         let held = world.worker.shared.unread.count();

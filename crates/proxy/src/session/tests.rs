@@ -35,7 +35,7 @@ impl Client {
         let client = (Ipv6Addr::LOCALHOST, 1).into();
         let ends = Ends { client, local: client };
         let talking = talk(Stream::Memory(served), is_http2, watch, ends, Rc::clone(worker));
-        Client { stream, serving: spawn_local(talking) }
+        Client { stream, serving: spawn_here(talking) }
     }
 
     /// Sends a request, and reads the header section of the answer.
