@@ -80,12 +80,6 @@ impl Connection {
         self.over
     }
 
-    /// Whether numbers differ on both sides, or may.
-    #[must_use]
-    pub fn is_changed(&self) -> bool {
-        self.directions.iter().filter_map(|direction| direction.flow.as_ref()).any(Flow::is_changed)
-    }
-
     /// Octets of memory that it holds.
     #[must_use]
     pub fn octets(&self) -> usize {

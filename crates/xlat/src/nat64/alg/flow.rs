@@ -119,9 +119,9 @@ impl Flow {
         self.taken == self.first && self.held.is_empty()
     }
 
-    /// Whether output and input differ, or may.
+    /// Whether numbers of the output that may be acknowledged differ from those of the input.
     pub(super) fn is_changed(&self) -> bool {
-        self.shift != 0 || !self.edits.is_empty() || !self.held.is_empty()
+        self.shift != 0 || self.has_edits()
     }
 
     /// Whether a change is not acknowledged yet.

@@ -59,7 +59,6 @@ impl Control {
         // Between the first line and the last there may be anything.
         let has_code = own.is_some_and(|(own, _)| own == code);
         let advice = match pending {
-            Pending::Plain => return self.pass_line(SERVER, octets, Some(end)),
             Pending::Auth => return self.authenticates(code, is_last, octets, end),
             Pending::Noop(_) if code == *CLOSING => Advice::Pass(end),
             Pending::Noop(answer) => {

@@ -246,7 +246,13 @@ fn commands_come_together_and_in_pieces() {
     assert_eq!(lines[0], "331 Pass?");
     assert!(lines[1].contains("|1025|") && lines[2] == "200 own");
     assert!(lines[3].starts_with("216") && lines[4].contains("|1026|"));
+    assert_eq!(talk.counters.get(Event::Translated), 4);
+    assert_eq!(talk.counters.get(Event::Answered), 1);
     // What can't be a command that is read goes at once.
+    assert_eq!(talk.client("E x"), "E x");
+    assert_eq!(talk.client("\r\n"), "\r\n");
+    assert_eq!(talk.server("500 "), "500 ");
+    assert_eq!(talk.server("What?\r\n"), "What?\r\n");
     assert_eq!(talk.client("E"), "");
     assert_eq!(talk.client("N"), "EN");
     assert_eq!(talk.client("D\r\nEP"), "D\r\n");
@@ -310,6 +316,14 @@ fn telnet_options_are_refused_and_signals_pass() {
 }
 
 #[test]
+fn of_many_telnet_options_some_are_refused() {
+    let mut talk = Talk::v6();
+    assert!(talk.say(Side::V6, &[255, 251, 1].repeat(REFUSALS_MAX + 1)).is_empty());
+    let heard = talk.say(Side::V4, b"200 Yes\r\n");
+    assert_eq!(heard, [&[255, 254, 1].repeat(REFUSALS_MAX)[..], b"200 Yes\r\n"].concat());
+}
+
+#[test]
 fn telnet_options_are_refused_in_whatever_pieces_they_come() {
     let mut talk = Talk::v6();
     for octet in [255, 251, 1, 255, 244] {
@@ -335,6 +349,10 @@ fn a_client_in_v4_gets_at_a_server_in_v6() {
     let heard = talk.client("EPRT |1|198.51.100.7|1026|\r\n");
     assert_eq!(heard, "EPRT |2|64:ff9b::c633:6407|1026|\r\n");
     talk.server("200 OK\r\n");
+    // A server that answers less than it should.
+    talk.client("NOOP\r\nPASV\r\n");
+    let heard = talk.server("229 Entering Extended Passive Mode (|||1027|)\r\n");
+    assert_eq!(heard, "227 Entering Passive Mode (192,0,2,31,235,32)\r\n");
     // Not to somebody else (RFC 2577 section 3).
     for command in ["PORT 198,51,100,8,4,1\r\n", "EPRT |1|198.51.100.8|1|\r\n", "ALGS STATUS64\r\n"]
     {

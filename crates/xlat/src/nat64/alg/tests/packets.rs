@@ -136,8 +136,13 @@ impl Gateway {
 
     /// Lets a packet pass.
     fn pass_with(&mut self, said: &Said, offload: Offload) -> (Said, Offload) {
+        self.pass_in(said, offload, 2000)
+    }
+
+    /// Lets a packet pass that has so much room behind it.
+    fn pass_in(&mut self, said: &Said, offload: Offload, room: usize) -> (Said, Offload) {
         let packet = written(said);
-        let mut buffer = vec![0; HEADROOM + packet.len() + 2000];
+        let mut buffer = vec![0; HEADROOM + packet.len() + room];
         let range = HEADROOM..HEADROOM + packet.len();
         buffer[range.clone()].copy_from_slice(&packet);
         if let ChecksumState::Partial { start, offset } = offload.checksum {
@@ -202,6 +207,29 @@ fn text_lengths_numbers_and_checksums_change_together() {
     let said = gateway.client(1009, end, flag::ACK, b"QUIT\r\n");
     assert_eq!((said.fields.seq, said.fields.ack), (1007, 5012 + answer.len() as u32));
     assert_eq!(gateway.nat.watched(), 1);
+    let IpAddr::V4(local) = heard.src.0 else { panic!("IPv4 only") };
+    let key = ((local, heard.src.1), (SERVER, 21));
+    let network = gateway.nat.alg_store().with(&key, |entry, _| entry.network);
+    assert_eq!(network, Some(0x2001_0db8_0002_0000));
+}
+
+#[test]
+fn what_has_no_room_is_sent_again() {
+    let grown = b"229 Entering Extended Passive Mode (|||60691|)\r\n";
+    let answer = b"227 192,0,2,31,237,19\r\n";
+    let all = grown.len() - answer.len();
+    for (room, len, flags) in [(all, grown.len(), flag::ACK | flag::FIN), (2, 25, flag::ACK)] {
+        let mut gateway = Gateway::new();
+        let heard = gateway.begin();
+        gateway.client(1001, 5012, flag::ACK, b"EPSV\r\n");
+        let said = flag::ACK | flag::FIN;
+        let fields = TcpFields { seq: 5012, ack: 1007, flags: said, ..TcpFields::default() };
+        let payload = answer.to_vec();
+        let said = Said { src: heard.dst, dst: heard.src, fields, payload };
+        let (heard, offload) = gateway.pass_in(&said, Offload::default(), room);
+        assert_eq!((&heard.payload[..], heard.fields.flags), (&grown[..len], flags), "{room}");
+        assert!(!matches!(offload.checksum, ChecksumState::Partial { .. }));
+    }
 }
 
 #[test]
@@ -232,11 +260,14 @@ fn what_became_too_long_leaves_in_segments() {
     // A full segment, whose first line grows.
     let mut full = b"227 192,0,2,31,237,19\r\n".to_vec();
     full.resize(1440, b'x');
-    let fields = TcpFields { seq: 5012, ack: 1007, flags: flag::ACK, ..TcpFields::default() };
+    let flags = flag::ACK | flag::CWR | flag::URG;
+    let fields = TcpFields { seq: 5012, ack: 1007, flags, ..TcpFields::default() };
     let said = Said { src: heard.dst, dst: heard.src, fields, payload: full };
     let (heard, offload) = gateway.pass_with(&said, Offload::default());
     assert!(heard.payload.len() > 1440 && heard.payload.starts_with(b"229 "));
     assert_eq!((offload.gso.kind, offload.gso.size), (GsoKind::TcpV6, 1440));
+    // Each segment would be urgent; that the window was reduced is told once.
+    assert_eq!((heard.fields.flags, offload.gso.ecn), (flag::ACK | flag::CWR, true));
     assert!(matches!(offload.checksum, ChecksumState::Partial { start: 40, offset: 16 }));
 }
 

@@ -156,6 +156,7 @@ fn fields_are_read_and_written() {
     assert_eq!((fields.seq, fields.ack, fields.flags), (0x0001_0203, 0x0405_0607, flag::ACK));
     assert_eq!((fields.window, fields.urgent), (0x0809, 0x0a0b));
     assert_eq!(fields.sack, [Some((1, 9)), Some((20, 30)), None, None]);
+    assert_eq!((fields.mss, fields.scale), (None, None));
     fields.sack[0] = None;
     fields.write(&mut segment);
     assert_eq!(segment[20..40], [1, 1, 5, 10, 0, 0, 0, 20, 0, 0, 0, 30, 1, 1, 1, 1, 1, 1, 1, 1]);
@@ -164,6 +165,16 @@ fn fields_are_read_and_written() {
     assert_eq!(segment[20..32], [1; 12]);
     assert_eq!(segment[4..14], [0, 1, 2, 3, 4, 5, 6, 7, 0xa0, flag::ACK]);
     assert_eq!(segment[14..20], [8, 9, 0, 0, 10, 11]);
+}
+
+#[test]
+fn options_of_a_syn_are_read() {
+    let mut segment = [0_u8; 28];
+    segment[12] = 0x70;
+    segment[13] = flag::SYN;
+    segment[20..28].copy_from_slice(&[2, 4, 5, 180, 1, 3, 3, 7]);
+    let (fields, len) = TcpFields::parse(&segment).unwrap();
+    assert_eq!((fields.mss, fields.scale, len), (Some(1460), Some(7), 28));
 }
 
 #[test]
@@ -356,4 +367,142 @@ fn what_is_resumed_keeps_its_numbers() {
     let (fields, octets) = pass(&mut connection, Side::V6, data(1001, 5008), b"line\n");
     assert_eq!((fields.seq, fields.ack, &octets[..]), (1019, 5001, &b"line\n"[..]));
     assert_eq!(connection.shift(), [7, 18]);
+}
+
+#[test]
+fn who_forges_an_answer_changes_no_numbers() {
+    let mut connection = begun();
+    let answer = |seq, ack| {
+        let (flags, mss) = (flag::SYN | flag::ACK, Some(1460));
+        TcpFields { seq, ack, flags, mss, ..TcpFields::default() }
+    };
+    // To another SYN, before any octet has come.
+    pass(&mut connection, Side::V4, answer(8000, 7), b"");
+    assert!(connection.is_begun_by(Side::V4, &answer(5000, 1001)));
+    assert!(!connection.is_begun_by(Side::V4, &answer(8000, 1001)));
+    // To the right one, but octets have come.
+    pass(&mut connection, Side::V4, data(5001, 1001), b"line\n");
+    pass(&mut connection, Side::V4, answer(8000, 1001), b"");
+    let (fields, octets) = pass(&mut connection, Side::V4, data(5006, 1001), b"more\n");
+    assert_eq!((fields.seq, &octets[..]), (5024, &b"more\n"[..]));
+}
+
+#[test]
+fn an_answer_to_another_syn_begins_nothing() {
+    let mut connection = editor();
+    let syn = TcpFields { seq: 1000, flags: flag::SYN, mss: Some(1440), ..TcpFields::default() };
+    pass(&mut connection, Side::V6, syn, b"");
+    let flags = flag::SYN | flag::ACK;
+    let answer = |seq, ack| TcpFields { seq, ack, flags, ..TcpFields::default() };
+    pass(&mut connection, Side::V4, answer(8000, 7), b"");
+    assert!(connection.is_begun_by(Side::V4, &answer(5000, 1001)), "no number is known yet");
+}
+
+#[test]
+fn windows_are_scaled_where_both_sides_say_so() {
+    // What a window of 100 becomes, which the host in IPv4 tells; what it can take is 18 octets more than what it is sent.
+    let window = |scales: [Option<u8>; 2], flags, seq| {
+        let mut connection = editor();
+        let [scale, other] = scales;
+        let syn = TcpFields { seq: 1000, flags: flag::SYN, scale, ..TcpFields::default() };
+        pass(&mut connection, Side::V6, syn, b"");
+        let (both, scale) = (flag::SYN | flag::ACK, other);
+        let answer = TcpFields { seq: 5000, ack: 1001, flags: both, scale, ..TcpFields::default() };
+        pass(&mut connection, Side::V4, answer, b"");
+        pass(&mut connection, Side::V6, data(1001, 5001), b"line\n");
+        let fields = TcpFields { flags, window: 100, ..data(seq, 1001) };
+        pass(&mut connection, Side::V4, fields, b"").0.window
+    };
+    let told = |scales| window(scales, flag::ACK, 5001);
+    assert_eq!(told([Some(7), Some(2)]), (400 - 18) >> 2);
+    assert_eq!(told([None, Some(2)]), 100 - 18);
+    assert_eq!(told([Some(7), None]), 100 - 18);
+    // Not that of a SYN (RFC 7323 section 2.2).
+    assert_eq!(window([Some(7), Some(2)], flag::SYN | flag::ACK, 5000), 100 - 18);
+}
+
+#[test]
+fn what_is_acknowledged_stays_as_it_is_where_nothing_has_changed() {
+    let mut connection = begun();
+    pass(&mut connection, Side::V6, data(1001, 5001), b"a\nli");
+    let sack = [Some((1003, 1003)), None, None, None];
+    let told = TcpFields { sack, ..data(5001, 1003) };
+    assert_eq!(pass(&mut connection, Side::V4, told, b"").0, told);
+}
+
+#[test]
+fn sixty_four_changes_wait_for_an_acknowledgement() {
+    let mut connection = begun();
+    let mut heard = Vec::new();
+    for number in 0..65 {
+        let (_, octets) = pass(&mut connection, Side::V6, data(1001 + 3 * number, 5001), b"ra\n");
+        heard.push(octets);
+    }
+    assert!(heard[..64].iter().all(|octets| octets == b"RA\n"));
+    assert!(heard[64].is_empty(), "{:?}", heard[64]);
+}
+
+/// Keeps seven octets, whatever is said.
+#[derive(Debug)]
+struct Keeper;
+
+impl Dialogue for Keeper {
+    fn octets(
+        &mut self,
+        _from: Side,
+        octets: &[u8],
+        _ended: bool,
+        _out: &mut Vec<u8>,
+        _context: &mut Context<'_>,
+    ) -> Advice {
+        Advice::Pass(octets.len())
+    }
+
+    fn kept(&self) -> usize {
+        7
+    }
+}
+
+#[test]
+fn all_memory_of_a_connection_counts() {
+    assert_eq!(Connection::new(Box::new(Keeper)).octets(), 7);
+    let mut connection = begun();
+    pass(&mut connection, Side::V6, data(1001, 5001), b"li");
+    assert_eq!(connection.octets(), 2, "what is held");
+    pass(&mut connection, Side::V6, data(1010, 5001), b"abc");
+    assert_eq!(connection.octets(), 5, "and what came early");
+}
+
+#[test]
+fn who_announces_nothing_has_no_data_port() {
+    #[derive(Debug)]
+    struct Plain;
+
+    impl Alg for Plain {
+        fn label(&self) -> &'static str {
+            "plain"
+        }
+
+        fn ports(&self) -> &[u16] {
+            &[21]
+        }
+
+        fn open(&self, _ends: &Ends) -> Box<dyn Dialogue> {
+            Box::new(Keeper)
+        }
+    }
+
+    assert_eq!(Plain.data_port(21), None);
+    // RFC 959 section 5.2.
+    assert_eq!(Ftp::default().data_port(21), Some(20));
+    assert_eq!(Ftp::default().data_port(0), None);
+}
+
+#[test]
+fn counters_outlive_a_configuration() {
+    let store = Store::default();
+    let first = store.counters("ftp");
+    first.count(Event::Session);
+    assert_eq!(store.counters("dns").get(Event::Session), 0);
+    assert!(Arc::ptr_eq(&first, &store.counters("ftp")));
 }
