@@ -3,6 +3,7 @@
 
 extern crate std;
 
+mod begins;
 mod ends;
 mod packets;
 mod steps;

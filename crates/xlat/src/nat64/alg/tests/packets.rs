@@ -471,3 +471,35 @@ fn what_is_known_dies_with_the_session() {
     assert_eq!((said.fields.seq, &said.payload[..]), (9001, &b"PASV\r\n"[..]));
     assert_eq!(get_u32(&written(&said), 24), 9001);
 }
+
+#[test]
+fn an_alg_sees_the_tables_behind_its_mappings() {
+    #[derive(Debug)]
+    struct Behind(Config, Arc<Nat64>);
+
+    impl Mappings for Behind {
+        fn expect(
+            &mut self,
+            _host: (Ipv6Addr, u16),
+            _at: Ipv4Addr,
+            _from: Ipv4Addr,
+            _pool6: u8,
+        ) -> Option<(Ipv4Addr, u16)> {
+            None
+        }
+
+        fn v6_of(&self, _pool6: u8, _addr: Ipv4Addr) -> Option<Ipv6Addr> {
+            None
+        }
+
+        fn tables(&self) -> Option<(&Config, &Nat64)> {
+            Some((&self.0, &self.1))
+        }
+    }
+
+    let mut behind = Behind(config(), Gateway::new().nat);
+    let nat: *const Nat64 = &*behind.1;
+    let counters = AlgCounters::default();
+    let context = Context::new(ENDS, Duration::ZERO, &counters, &mut behind);
+    assert!(context.tables().is_some_and(|(_, known)| core::ptr::eq(known, nat)));
+}

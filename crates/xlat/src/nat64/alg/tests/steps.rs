@@ -7,7 +7,7 @@ use super::*;
 use fordway_wire::tcp::flag;
 
 /// A connection with numbers that are easy to read: from IPv6 octets begin at 1001, from IPv4 at 5001.
-fn begun() -> Connection {
+pub(super) fn begun() -> Connection {
     let mut connection = editor();
     let syn = TcpFields { seq: 1000, flags: flag::SYN, mss: Some(1440), ..TcpFields::default() };
     pass(&mut connection, Side::V6, syn, b"");
@@ -17,7 +17,7 @@ fn begun() -> Connection {
     connection
 }
 
-fn data(seq: u32, ack: u32) -> TcpFields {
+pub(super) fn data(seq: u32, ack: u32) -> TcpFields {
     TcpFields { seq, ack, flags: flag::ACK, window: 1000, ..TcpFields::default() }
 }
 
@@ -89,16 +89,6 @@ fn urgent_data_stay_urgent() {
 }
 
 #[test]
-fn a_reset_stands_where_its_receiver_expects_it() {
-    let mut connection = begun();
-    pass(&mut connection, Side::V6, data(1001, 5001), b"line\nli");
-    let mut fields = data(1008, 5001);
-    fields.flags = flag::RST | flag::ACK;
-    let (fields, _) = pass(&mut connection, Side::V6, fields, b"");
-    assert_eq!(fields.seq, 1024, "behind what went out: the rest is held");
-}
-
-#[test]
 fn a_fin_waits_for_what_is_missing_and_lets_go_what_is_held() {
     let mut connection = begun();
     let mut fields = data(1004, 5001);
@@ -134,15 +124,6 @@ fn too_much_to_hold_lets_go() {
 }
 
 #[test]
-fn a_connection_without_a_beginning_is_not_read() {
-    let mut connection = editor();
-    let syn = TcpFields { seq: 1000, flags: flag::SYN, ..TcpFields::default() };
-    pass(&mut connection, Side::V6, syn, b"");
-    let (fields, octets) = pass(&mut connection, Side::V6, data(1001, 5001), b"line\n");
-    assert_eq!((fields.seq, &octets[..]), (1001, &b"line\n"[..]));
-}
-
-#[test]
 fn fields_are_read_and_written() {
     let mut segment = [0_u8; 40];
     segment[12] = 0xa0;
@@ -175,44 +156,6 @@ fn options_of_a_syn_are_read() {
     segment[20..28].copy_from_slice(&[2, 4, 5, 180, 1, 3, 3, 7]);
     let (fields, len) = TcpFields::parse(&segment).unwrap();
     assert_eq!((fields.mss, fields.scale, len), (Some(1460), Some(7), 28));
-}
-
-#[test]
-fn who_does_not_know_the_numbers_ends_and_begins_nothing() {
-    let mut connection = editor();
-    let syn = TcpFields { seq: 1000, flags: flag::SYN, mss: Some(1440), ..TcpFields::default() };
-    pass(&mut connection, Side::V6, syn, b"");
-    // An answer to another SYN, and a refusal of one.
-    let both = flag::SYN | flag::ACK;
-    pass(&mut connection, Side::V4, TcpFields { seq: 70, ack: 7, flags: both, ..syn }, b"");
-    let refusal = TcpFields { ack: 7, flags: flag::RST | flag::ACK, ..TcpFields::default() };
-    pass(&mut connection, Side::V4, refusal, b"");
-    assert!(!connection.is_over());
-    pass(&mut connection, Side::V4, TcpFields { seq: 5000, ack: 1001, flags: both, ..syn }, b"");
-    // Both have begun: neither begins anew, but by what it has said before.
-    pass(&mut connection, Side::V6, TcpFields { seq: 3000, ..syn }, b"");
-    pass(&mut connection, Side::V4, TcpFields { seq: 70, ack: 7, flags: both, ..syn }, b"");
-    pass(&mut connection, Side::V4, TcpFields { seq: 90, ..syn }, b"");
-    let (_, octets) = pass(&mut connection, Side::V6, data(1001, 5001), b"line\n");
-    assert_eq!(octets, b"<line\n-and-longer>line\n");
-    for seq in [1001, 1005, 1007, 3000] {
-        let reset = TcpFields { seq, flags: flag::RST, ..TcpFields::default() };
-        pass(&mut connection, Side::V6, reset, b"");
-        assert!(!connection.is_over(), "{seq}");
-    }
-    let reset = TcpFields { seq: 1006, flags: flag::RST, ..TcpFields::default() };
-    pass(&mut connection, Side::V6, reset, b"");
-    assert!(connection.is_over());
-}
-
-#[test]
-fn a_refusal_ends_it() {
-    let mut connection = editor();
-    let syn = TcpFields { seq: 1000, flags: flag::SYN, ..TcpFields::default() };
-    pass(&mut connection, Side::V6, syn, b"");
-    let refusal = TcpFields { ack: 1001, flags: flag::RST | flag::ACK, ..TcpFields::default() };
-    pass(&mut connection, Side::V4, refusal, b"");
-    assert!(connection.is_over());
 }
 
 #[test]
@@ -270,55 +213,6 @@ fn one_network_has_a_quarter_of_the_places() {
 }
 
 #[test]
-fn who_begins_again_before_an_answer_has_other_numbers() {
-    let mut connection = editor();
-    for seq in [1000, 3000, 3000] {
-        let syn = TcpFields { seq, flags: flag::SYN, mss: Some(1440), ..TcpFields::default() };
-        pass(&mut connection, Side::V6, syn, b"");
-    }
-    let flags = flag::SYN | flag::ACK;
-    let answer = TcpFields { seq: 5000, ack: 3001, flags, ..TcpFields::default() };
-    pass(&mut connection, Side::V4, answer, b"");
-    let (fields, octets) = pass(&mut connection, Side::V6, data(3001, 5001), b"line\n");
-    assert_eq!((fields.seq, &octets[..]), (3001, &b"<line\n-and-longer>line\n"[..]));
-}
-
-#[test]
-fn who_answers_anew_before_any_octet_has_other_numbers() {
-    let mut connection = begun();
-    let flags = flag::SYN | flag::ACK;
-    let answer = TcpFields { seq: 7000, ack: 1001, flags, mss: Some(1460), ..TcpFields::default() };
-    pass(&mut connection, Side::V4, answer, b"");
-    let (fields, octets) = pass(&mut connection, Side::V4, data(7001, 1001), b"line\n");
-    assert_eq!((fields.seq, &octets[..]), (7001, &b"<line\n-and-longer>line\n"[..]));
-}
-
-#[test]
-fn an_answer_to_a_syn_that_comes_again_changes_no_numbers() {
-    let mut connection = begun();
-    let (fields, octets) = pass(&mut connection, Side::V4, data(5001, 1001), b"line\n");
-    assert_eq!((fields.seq, octets.len()), (5001, 23));
-    let flags = flag::SYN | flag::ACK;
-    let answer = TcpFields { seq: 5000, ack: 1001, flags, mss: Some(1460), ..TcpFields::default() };
-    pass(&mut connection, Side::V4, answer, b"");
-    let (fields, octets) = pass(&mut connection, Side::V4, data(5006, 1001), b"more\n");
-    assert_eq!((fields.seq, &octets[..]), (5024, &b"more\n"[..]));
-}
-
-#[test]
-fn both_sides_last_words_end_it() {
-    let mut connection = begun();
-    let fin = |seq, ack| TcpFields { flags: flag::FIN | flag::ACK, ..data(seq, ack) };
-    pass(&mut connection, Side::V6, fin(1001, 5001), b"");
-    pass(&mut connection, Side::V6, data(1002, 5001), b"");
-    assert!(!connection.is_over());
-    pass(&mut connection, Side::V4, data(5001, 1002), b"more\n");
-    assert!(!connection.is_over(), "one of them still speaks");
-    pass(&mut connection, Side::V4, fin(5006, 1002), b"");
-    assert!(connection.is_over());
-}
-
-#[test]
 fn urgent_data_that_vanished_are_not_urgent() {
     let mut connection = begun();
     pass(&mut connection, Side::V6, data(1001, 5001), b"drop\n");
@@ -358,44 +252,6 @@ fn eight_segments_may_come_early() {
     }
     let (_, octets) = pass(&mut connection, Side::V6, data(1001, 5001), b"ab\n");
     assert_eq!(octets, b"ab\n".repeat(9), "the ninth is left to its sender");
-}
-
-#[test]
-fn what_is_resumed_keeps_its_numbers() {
-    let mut connection = Connection::resumed(Box::<Editor>::default(), [7, 18]);
-    assert_eq!(connection.shift(), [7, 18]);
-    let (fields, octets) = pass(&mut connection, Side::V6, data(1001, 5008), b"line\n");
-    assert_eq!((fields.seq, fields.ack, &octets[..]), (1019, 5001, &b"line\n"[..]));
-    assert_eq!(connection.shift(), [7, 18]);
-}
-
-#[test]
-fn who_forges_an_answer_changes_no_numbers() {
-    let mut connection = begun();
-    let answer = |seq, ack| {
-        let (flags, mss) = (flag::SYN | flag::ACK, Some(1460));
-        TcpFields { seq, ack, flags, mss, ..TcpFields::default() }
-    };
-    // To another SYN, before any octet has come.
-    pass(&mut connection, Side::V4, answer(8000, 7), b"");
-    assert!(connection.is_begun_by(Side::V4, &answer(5000, 1001)));
-    assert!(!connection.is_begun_by(Side::V4, &answer(8000, 1001)));
-    // To the right one, but octets have come.
-    pass(&mut connection, Side::V4, data(5001, 1001), b"line\n");
-    pass(&mut connection, Side::V4, answer(8000, 1001), b"");
-    let (fields, octets) = pass(&mut connection, Side::V4, data(5006, 1001), b"more\n");
-    assert_eq!((fields.seq, &octets[..]), (5024, &b"more\n"[..]));
-}
-
-#[test]
-fn an_answer_to_another_syn_begins_nothing() {
-    let mut connection = editor();
-    let syn = TcpFields { seq: 1000, flags: flag::SYN, mss: Some(1440), ..TcpFields::default() };
-    pass(&mut connection, Side::V6, syn, b"");
-    let flags = flag::SYN | flag::ACK;
-    let answer = |seq, ack| TcpFields { seq, ack, flags, ..TcpFields::default() };
-    pass(&mut connection, Side::V4, answer(8000, 7), b"");
-    assert!(connection.is_begun_by(Side::V4, &answer(5000, 1001)), "no number is known yet");
 }
 
 #[test]
