@@ -422,14 +422,21 @@ fn a_connection_goes_on_at_another_gateway() {
 }
 
 #[test]
-fn a_syn_that_is_sent_again_begins_nothing_new() {
+fn only_a_syn_of_a_new_connection_begins_one() {
+    let sessions = |gateway: &Gateway| gateway.nat.algs().next().unwrap().1.get(Event::Session);
     let mut gateway = Gateway::new();
-    let begun = |gateway: &mut Gateway, seq: u32| {
+    let begun = |gateway: &mut Gateway, seq| {
         gateway.client(seq, 0, flag::SYN, b"");
-        let (_, counters) = gateway.nat.algs().next().unwrap();
-        counters.get(Event::Session)
+        sessions(gateway)
     };
     assert_eq!([1000, 1000, 3000, 3000].map(|seq| begun(&mut gateway, seq)), [1, 1, 2, 2]);
+    for (seq, flags) in [(3001, flag::ACK), (5000, flag::SYN | flag::ACK)] {
+        gateway.client(seq, 0, flags, b"");
+        assert_eq!(sessions(&gateway), 2, "what follows it, and an answer to nothing");
+    }
+    let mut gateway = Gateway::new();
+    gateway.begin();
+    assert_eq!(begun(&mut gateway, 9000), 1, "a SYN in the middle (RFC 5961 section 4)");
 }
 
 #[test]
