@@ -349,6 +349,8 @@ fn a_client_in_v4_gets_at_a_server_in_v6() {
     let heard = talk.client("EPRT |1|198.51.100.7|1026|\r\n");
     assert_eq!(heard, "EPRT |2|64:ff9b::c633:6407|1026|\r\n");
     talk.server("200 OK\r\n");
+    talk.client("PASV\r\n");
+    assert_eq!(talk.server("500 No\r\n"), "500 No\r\n");
     // A server that answers less than it should.
     talk.client("NOOP\r\nPASV\r\n");
     let heard = talk.server("229 Entering Extended Passive Mode (|||1027|)\r\n");
