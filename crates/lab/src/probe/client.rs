@@ -167,8 +167,10 @@ fn echoed(
     let mut buffer = vec![0; 65_536];
     socket.send(&sent).map_err(|e| words(&e))?;
     loop {
-        // A timeout of 0 would be none.
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(SILENCE.into());
+        }
         socket.set_read_timeout(Some(left)).map_err(|e| words(&e))?;
         let length = socket.recv(&mut buffer).map_err(|e| words(&e))?;
         let found = &buffer[..length];
@@ -247,6 +249,9 @@ mod tests {
         assert_eq!(echo(&[100], &[spoilt.clone()]), strange(100));
         spoilt.resize(300, 0);
         assert_eq!(echo(&[100], &[spoilt]), strange(300));
+        server.send(&of_size(100)).unwrap();
+        let none = echoed(&client, 300, &[100].into(), Duration::ZERO);
+        assert_eq!(none, Err(SILENCE.into()), "they do not make it wait longer");
     }
 
     #[test]
