@@ -5,6 +5,7 @@ extern crate std;
 
 mod begins;
 mod ends;
+mod gateway;
 mod packets;
 mod steps;
 
