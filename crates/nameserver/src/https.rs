@@ -1,8 +1,8 @@
 //! Queries by HTTPS (RFC 8484) with HTTP/2, by hyper.
 
 use std::cell::Cell;
-use std::convert::Infallible;
-use std::pin::{Pin, pin};
+use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,9 +14,6 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http2::Builder;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::server::TlsStream;
@@ -24,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 use super::query::{MAX_MESSAGE, least_ttl};
 use super::unread::{Octets, Unread};
 use super::worker::{Client, Worker};
-use fordway_serve::{Network, spawn_here};
+use fordway_serve::{Network, http2};
 
 /// The path of queries: clients use it unless told otherwise (RFC 8484 section 4.1.1 has it in its examples).
 const PATH: &str = "/dns-query";
@@ -34,20 +31,6 @@ const MESSAGE: &str = "application/dns-message";
 const STREAMS: u32 = 100;
 /// Octets of a request's header section: that of GET has the query in it.
 const HEADER_SECTION: u32 = 128 << 10;
-
-/// Tasks of hyper on this thread.
-#[derive(Clone, Copy)]
-struct Here;
-
-impl<F> hyper::rt::Executor<F> for Here
-where
-    F: Future + 'static,
-    F::Output: 'static,
-{
-    fn execute(&self, future: F) {
-        spawn_here(async { drop(future.await) });
-    }
-}
 
 /// Serves a connection until its end, or until it was silent for `idle`.
 pub(super) async fn serve(
@@ -66,17 +49,13 @@ pub(super) async fn serve(
         under_way: Cell::new(0),
         since: Cell::new(Instant::now()),
     });
-    let mut builder = Builder::new(Here);
-    builder
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
-        .max_header_list_size(HEADER_SECTION);
+    let mut limits = http2::builder();
+    limits.max_concurrent_streams(STREAMS).max_header_list_size(HEADER_SECTION);
     let here = Rc::clone(&connection);
-    let service = service_fn(move |request| {
+    let mut serving = http2::serve(&limits, stream, move |request| {
         let connection = Rc::clone(&here);
-        async move { Ok::<_, Infallible>(connection.answer(request).await) }
+        async move { connection.answer(request).await }
     });
-    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         _ = &mut serving => return,
         () = connection.silent() => {}
@@ -85,7 +64,7 @@ pub(super) async fn serve(
             return;
         }
     }
-    serving.as_mut().graceful_shutdown();
+    serving.shut_down();
     // Answers that the client does not take have no more time than that.
     let _ = timeout(idle, serving).await;
 }
@@ -225,12 +204,12 @@ struct Answer {
 
 impl Body for Answer {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         Poll::Ready(self.get_mut().octets.take().map(|octets| Ok(Frame::data(octets))))
     }
 

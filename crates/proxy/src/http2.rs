@@ -4,16 +4,11 @@ mod body;
 mod client;
 mod requests;
 
-use std::convert::Infallible;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fordway_serve::spawn_here;
+use fordway_serve::{http2, spawn_here};
 use hyper::body::Incoming;
-use hyper::server::conn::http2::Builder;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::oneshot;
 
 use super::access::{About, Record};
@@ -34,28 +29,13 @@ const PING: Duration = Duration::from_secs(20);
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// Tasks of hyper on this thread.
-#[derive(Clone, Copy)]
-struct Here;
-
-impl<F> hyper::rt::Executor<F> for Here
-where
-    F: Future + 'static,
-    F::Output: 'static,
-{
-    fn execute(&self, future: F) {
-        spawn_here(async { drop(future.await) });
-    }
-}
-
 /// Serves a connection until its end.
 pub(super) async fn serve(conn: Conn, ends: Ends, worker: Rc<Worker>) {
     let active = worker.active();
     let limits = &active.settings.limits;
     let tls = matches!(conn.stream, Stream::Tls(_));
-    let mut builder = Builder::new(Here);
+    let mut builder = http2::builder();
     builder
-        .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(u32::try_from(limits.header).unwrap_or(u32::MAX))
         .initial_stream_window_size(STREAM_WINDOW)
@@ -64,20 +44,17 @@ pub(super) async fn serve(conn: Conn, ends: Ends, worker: Rc<Worker>) {
         .keep_alive_timeout(limits.header_time);
     let (there, requests) = (Rc::clone(&worker), Requests::new());
     let all = Rc::clone(&requests);
-    let service = service_fn(move |request| {
-        let (worker, under_way) = (Rc::clone(&there), all.begin());
-        async move { Ok::<_, Infallible>(answer(request, ends, tls, worker, under_way).await) }
-    });
+    let answer = move |request| answer(request, ends, tls, Rc::clone(&there), all.begin());
     let usual = IdleTimes { idle: limits.keep_alive, taking: limits.idle_time };
     let last = IdleTimes { idle: limits.header_time, taking: limits.header_time };
     drop(active);
-    let mut serving = pin!(builder.serve_connection(TokioIo::new(conn), service));
+    let mut serving = http2::serve(&builder, conn, answer);
     tokio::select! {
         _ = &mut serving => return,
         () = worker.drained() => {}
         () = requests.idle(usual) => {}
     }
-    serving.as_mut().graceful_shutdown();
+    serving.shut_down();
     requests.restart();
     tokio::select! {
         _ = serving => {}

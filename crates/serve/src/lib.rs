@@ -8,6 +8,7 @@
 //! | [`pipe`] | octets from socket to socket without a copy |
 //! | [`Acl`], [`Network`], [`Tally`] | which clients may use a service, and limits by client network |
 //! | [`Bucket`] | a rate limit |
+//! | `http2` | connections of HTTP/2 clients |
 //! | [`spawn_here`] | tasks of a thread |
 //! | [`resolv_conf`] | the host's DNS servers |
 //! | [`clock`], [`boottime`] | time as tokio has it, and time that goes on while the host sleeps |
@@ -26,6 +27,8 @@ mod acl;
 pub mod boottime;
 mod bucket;
 pub mod clock;
+#[cfg(feature = "http2")]
+pub mod http2;
 pub mod listen;
 pub mod message;
 mod network;
