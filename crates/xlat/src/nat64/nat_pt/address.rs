@@ -88,7 +88,7 @@ impl Addresses {
     /// Whether an IPv4 host may begin.
     #[must_use]
     pub fn may_begin(&self, remote: Ipv4Addr) -> bool {
-        self.initiators.is_empty() || self.initiators.iter().any(|net| net.contains(&remote))
+        !self.restrict_initiators() || self.initiators.iter().any(|net| net.contains(&remote))
     }
 }
 

@@ -167,10 +167,7 @@ impl<'a> Hook<'a> {
                 let head = payload.start - transport::UDP_HEADER_LEN;
                 replace_behind(packet, payload.start, &out) && finish(packet, head)
             }
-            DnsAction::Return => {
-                let identification = state.next_identification(1);
-                send_back(&self.before, packet, &out, identification)
-            }
+            DnsAction::Return => send_back(&self.before, packet, &out),
         };
         state.octets = out;
         if done { Verdict::Forward } else { Verdict::Drop(DropReason::NoHeadroom) }
@@ -223,16 +220,14 @@ fn finish(packet: &mut Packet<'_>, at: usize) -> bool {
     true
 }
 
-/// Replaces the packet by one with `message`, to its sender.
-fn send_back(ends: &Ends, packet: &mut Packet<'_>, message: &[u8], identification: u16) -> bool {
+/// Replaces the packet by one with `message`, to its sender. It is not fragmented, so its identification has no meaning
+/// (RFC 6864 section 4.1).
+fn send_back(ends: &Ends, packet: &mut Packet<'_>, message: &[u8]) -> bool {
     let mut head = [0; ipv6::HEADER_LEN + transport::UDP_HEADER_LEN];
     let (at, ports) = match *ends {
         Ends::V4(to, from) => {
-            let header = Ipv4Header {
-                identification,
-                dont_fragment: true,
-                ..Ipv4Header::new(protocol::UDP, from.0, to.0)
-            };
+            let header =
+                Ipv4Header { dont_fragment: true, ..Ipv4Header::new(protocol::UDP, from.0, to.0) };
             head[..ipv4::HEADER_LEN].copy_from_slice(&header.to_bytes());
             (ipv4::HEADER_LEN, (from.1, to.1))
         }

@@ -123,7 +123,11 @@ pub(super) struct Gateway {
 
 impl Gateway {
     pub(super) fn on(memory: Arc<dyn Memory>) -> Gateway {
-        let nat = Arc::new(Nat64::new(settings(true), Arc::clone(&memory)).unwrap());
+        Gateway::of(settings(true), memory)
+    }
+
+    pub(super) fn of(settings: Settings, memory: Arc<dyn Memory>) -> Gateway {
+        let nat = Arc::new(Nat64::new(settings, Arc::clone(&memory)).unwrap());
         let translator = Translator::nat64(config(), Arc::clone(&nat)).unwrap();
         let (state, steps) = (State::new(1), Vec::new());
         Gateway { memory, nat, translator, state, seconds: 1000, steps }

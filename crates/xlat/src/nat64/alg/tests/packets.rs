@@ -1,5 +1,6 @@
 //! Packets of FTP through a whole translator.
 
+use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec;
 use core::net::IpAddr;
@@ -12,7 +13,7 @@ use crate::nat64::replica::{Replica, Replicated};
 use crate::nat64::{Heap, Memory, Nat64, Partition, Range, Settings, Shards, Sweeper};
 use crate::packet::{ChecksumState, Gso, GsoKind, Offload, Packet};
 use crate::trace::Step;
-use crate::{Config, HEADROOM, State, Translator, Verdict};
+use crate::{HEADROOM, State, Translator, Verdict};
 use fordway_wire::tcp::flag;
 
 #[test]
@@ -306,31 +307,40 @@ fn what_is_known_dies_with_the_session() {
 #[test]
 fn an_alg_sees_the_tables_behind_its_mappings() {
     #[derive(Debug)]
-    struct Behind(Config, Arc<Nat64>);
+    struct Looking;
 
-    impl Mappings for Behind {
-        fn expect(
-            &mut self,
-            _host: (Ipv6Addr, u16),
-            _at: Ipv4Addr,
-            _from: Ipv4Addr,
-            _pool6: u8,
-        ) -> Option<(Ipv4Addr, u16)> {
-            None
+    impl Alg for Looking {
+        fn label(&self) -> &'static str {
+            "looking"
         }
 
-        fn v6_of(&self, _pool6: u8, _addr: Ipv4Addr) -> Option<Ipv6Addr> {
-            None
+        fn ports(&self) -> &[u16] {
+            &[21]
         }
 
-        fn tables(&self) -> Option<(&Config, &Nat64)> {
-            Some((&self.0, &self.1))
+        fn open(&self, _ends: &Ends) -> Box<dyn Dialogue> {
+            Box::new(Looking)
         }
     }
 
-    let mut behind = Behind(config(), Gateway::new().nat);
-    let nat: *const Nat64 = &*behind.1;
-    let counters = AlgCounters::default();
-    let context = Context::new(ENDS, Duration::ZERO, &counters, &mut behind);
-    assert!(context.tables().is_some_and(|(_, known)| core::ptr::eq(known, nat)));
+    impl Dialogue for Looking {
+        fn octets(
+            &mut self,
+            _from: Side,
+            octets: &[u8],
+            _ended: bool,
+            out: &mut Vec<u8>,
+            context: &mut Context<'_>,
+        ) -> Advice {
+            let (config, nat) = context.tables().unwrap();
+            out.extend(format!("{} {}", config.mtu4, nat.settings().sizes.bibs).bytes());
+            Advice::Replace(octets.len())
+        }
+    }
+
+    let settings = Settings { algs: vec![Arc::new(Looking)], ..settings(false) };
+    let memory = Arc::new(Heap::new(&settings.sizes, [3, 4]));
+    let mut gateway = Gateway::of(settings, memory);
+    gateway.begin();
+    assert_eq!(gateway.client(1001, 5011, flag::ACK, b"what?").payload, b"1500 64");
 }

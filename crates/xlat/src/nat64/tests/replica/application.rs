@@ -106,6 +106,21 @@ fn a_binding_of_another_host_ends_the_sessions() {
 }
 
 #[test]
+fn a_binding_to_another_port_ends_the_one_before() {
+    let (mut owner, mut standby) = pair(&settings(dealt(Allocation::Shared)));
+    let (addr, port) = owner.opened(1, 4000, at(0));
+    let changes = owner.changes(at(0));
+    standby.apply_all(at(0), &changes);
+    let (shard, mut key, value) = changes[1].clone();
+    key[6..8].copy_from_slice(&(port ^ 1).to_be_bytes());
+    assert_eq!(standby.apply(at(0), &(shard, key, value)), Ok(Applied::Done));
+    let bound: Vec<_> = standby.nat.bib(at(0)).map(|it| it.binding.v4).collect();
+    assert_eq!(bound, [(addr, port ^ 1)]);
+    assert_eq!(standby.nat.sessions(at(0)).count(), 0);
+    standby.assert_sound();
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let settings = blocks(8);
     let (mut owner, mut standby) = pair(&settings);

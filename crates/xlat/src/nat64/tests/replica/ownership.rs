@@ -84,6 +84,37 @@ fn a_shard_that_comes_back_has_its_records_only() {
     assert_eq!(gateway.nat.bib(at(2)).count(), 1);
 }
 
+/// The next owner has given it to another host.
+#[test]
+fn a_block_that_was_never_told_goes_to_whom_a_record_names() {
+    let mut former = Gateway::owner(1, ALL, blocks(8));
+    let (mut next, _) = pair(&blocks(8));
+    assert_eq!(former.opened(1, 4000, at(0)), next.opened(1, 4000, at(0)));
+    let (shard, mut key, value) = next.changes(at(0))[0].clone();
+    key[16] = 2;
+    former.replica.lose(&former.nat, &mut former.sweeper, at(1), 0);
+    assert_eq!(former.apply(at(1), &(shard, key, value)), Ok(Applied::Done));
+    let held: Vec<_> =
+        former.nat.subscribers(at(1)).map(|it| (it.prefix, it.blocks.len())).collect();
+    assert_eq!(held, [(host(1), 0), (host(2), 1)]);
+    former.assert_sound();
+}
+
+#[test]
+fn a_port_that_is_held_back_is_not_kept_for_the_next_owner() {
+    let mut gateway = Gateway::owner(1, Replicated::default(), blocks(8));
+    gateway.nat.from_v6(&udp(1, 9), at(0), 0).unwrap();
+    for now in [400, 401] {
+        gateway.sweep(at(now));
+    }
+    assert!(gateway.nat.bib(at(401)).all(|it| it.in_hold_down));
+    assert_eq!(gateway.nat.bib(at(401)).count(), 1);
+    gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(402), 0);
+    assert_eq!(gateway.changes(at(402)), []);
+    gateway.sweep(at(402));
+    gateway.assert_empty();
+}
+
 #[test]
 fn slots_are_numbered_from_the_first_port_on() {
     let (first, last, slots, base) = (10, 12, 17, 5);
