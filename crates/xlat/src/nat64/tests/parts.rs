@@ -1,7 +1,7 @@
 //! What the tables are built of, each part alone.
 
 use super::*;
-use crate::nat64::memory::{fits, heads_of, is_superseded};
+use crate::nat64::memory::{fits, heads_of, is_superseded, keeps_prefixes, tell_prefixes};
 use crate::nat64::policy::{BlockBitmap, ticks as in_ticks};
 use crate::nat64::table::{Chained, Directory, FREE_SHARDS, FreeList, Secret};
 
@@ -190,6 +190,39 @@ proptest! {
             prop_assert_eq!(given.occupancy(), Occupancy { used: naive.len() as u64, size: blocks });
         }
     }
+}
+
+/// Entries know the prefix of their IPv4 host by its number.
+#[test]
+fn tables_mean_the_same_while_prefixes_are_only_added() {
+    let heap = Heap::new(&Sizes { bibs: 4, sessions: 4, subscribers: 4 }, [1, 2]);
+    let meta = heap.regions().meta;
+    let [a, b, c] =
+        ["64:ff9b::/96", "2001:db8:64::/96", "2001:db8:65::/96"].map(|it| it.parse().unwrap());
+    assert!(keeps_prefixes(meta, &[a], 64), "nobody has told yet");
+    tell_prefixes(meta, &[a, b], 64);
+    assert!(keeps_prefixes(meta, &[a, b], 64));
+    assert!(keeps_prefixes(meta, &[a, b, c], 64));
+    for other in [&[a][..], &[b, a], &[a, c], &[c, a, b]] {
+        assert!(!keeps_prefixes(meta, other, 64), "{other:?}");
+    }
+    assert!(!keeps_prefixes(meta, &[a, b], 56));
+}
+
+/// Of the session that an ALG was the last to change.
+#[test]
+fn a_binding_keeps_the_shift_of_one_session() {
+    let nat = nat(settings(pool(2000, 2063)));
+    let first = from_v6(Protocol::Tcp, (host(1), 4000), Segment::Syn);
+    let second = Tuple { remote: (SERVER.0, 81), ..first };
+    let local = nat.from_v6(&first, at(0), 0).unwrap();
+    assert_eq!(nat.from_v6(&second, at(0), 0), Ok(local));
+    let kept = || [first, second].map(|it| nat.kept_shift((local, it.remote)));
+    assert_eq!(kept(), [None, None]);
+    nat.keep_shift((local, first.remote), [1, 2]);
+    assert_eq!(kept(), [Some([1, 2]), None]);
+    nat.keep_shift((local, second.remote), [3, 4]);
+    assert_eq!(kept(), [None, Some([3, 4])]);
 }
 
 #[test]

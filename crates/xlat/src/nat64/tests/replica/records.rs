@@ -27,6 +27,32 @@ fn connections_are_told_from_establishment_to_their_end() {
 }
 
 #[test]
+fn a_host_is_another_subscriber_with_another_mark() {
+    let marked = |mark| Pool { mark: Some(mark), ..dealt(Allocation::Blocks { size: 8, most: 2 }) };
+    let mut settings = settings(marked(5));
+    settings.pools.push(pool(3000, 3063));
+    settings.pools[1].mark = Some(6);
+    settings.pools[1].ranges[0].first = Ipv4Addr::new(192, 0, 2, 0);
+    let (mut owner, mut standby) = pair(&settings);
+    for (mark, port) in [(5, 4000), (6, 4001)] {
+        owner.nat.from_v6(&Tuple { mark, ..udp(1, port) }, at(0), 0).unwrap();
+    }
+    let changes = owner.changes(at(0));
+    assert_eq!(changes.len(), 6);
+    standby.apply_all(at(0), &changes);
+    assert_eq!(standby.records(0, 9), owner.records(0, 9));
+    let of = |gateway: &Gateway| {
+        let mut all: Vec<_> =
+            gateway.nat.subscribers(at(0)).map(|it| (it.mark, it.ports)).collect();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(of(&standby), [(5, [0, 1, 0]), (6, [0, 1, 0])]);
+    assert_eq!(standby.take_over(0, at(1)), []);
+    assert_eq!(standby.changes(at(1)), []);
+}
+
+#[test]
 fn other_protocols_are_told_by_option() {
     for (replicated, sessions) in [
         (Replicated { udp: true, icmp: false }, [1, 0]),
