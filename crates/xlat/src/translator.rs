@@ -143,9 +143,7 @@ impl Translator {
                     alg::apply(config, nat64, &watched, packet, &mut mapper, now, out, trace);
                 }
                 match dns {
-                    Some(dns) if verdict == Verdict::Forward && !mapper.is_hairpin => {
-                        dns.take(packet, state, trace)
-                    }
+                    Some(dns) if verdict == Verdict::Forward => dns.take(packet, state, trace),
                     _ => verdict,
                 }
             }

@@ -177,6 +177,7 @@ impl<'a> Hook<'a> {
         let (from, host, local, remote) = match (self.before, *after) {
             (Ends::V4(remote, local), Ends::V6(_, host)) => (Side::V4, host, local, remote),
             (Ends::V6(host, _), Ends::V4(local, remote)) => (Side::V6, host, local, remote),
+            // From host to host.
             _ => return None,
         };
         let is_dns = [host.1, local.1, remote.1].contains(&PORT);

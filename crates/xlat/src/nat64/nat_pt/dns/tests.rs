@@ -200,6 +200,28 @@ fn an_answer_goes_back_to_who_has_asked() {
 }
 
 #[test]
+fn what_is_not_translated_is_shown_to_nobody() {
+    let mut gateway = Gateway::new();
+    let (verdict, _) = gateway.pass(&written(server(), (POOL, 4000).into(), b"=text"), 100);
+    assert_eq!(verdict, Verdict::Drop(DropReason::NoBib));
+}
+
+/// The ALG is for what crosses between IPv4 and IPv6.
+#[test]
+fn a_message_from_host_to_host_passes_as_it_is() {
+    let mut gateway = Gateway::new();
+    let known = gateway.begin();
+    let IpAddr::V4(known_v4) = known.ip() else { panic!("{known}") };
+    let inside = (
+        Ipv6Addr::from_bits(SERVER6.to_bits() >> 32 << 32 | u128::from(known_v4.to_bits())),
+        known.port(),
+    );
+    let other = (Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 0x32), PORT);
+    let (_, dst, text) = gateway.say(other.into(), inside.into(), b"=text");
+    assert_eq!((dst, &text[..]), (host(), &b"=text"[..]));
+}
+
+#[test]
 fn a_message_that_there_is_no_room_for_is_dropped() {
     let mut gateway = Gateway::new();
     let known = gateway.begin();
