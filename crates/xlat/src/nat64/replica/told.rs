@@ -353,25 +353,17 @@ impl Told {
     pub(super) fn set_session(&mut self, entry: u32, value: &SessionValue) {
         let told = &mut self.sessions[entry as usize];
         let SessionValue { state, class, left, pool6, shift } = *value;
-        let was_shifted = told.is_shifted;
         *told = ToldSession { state, class, left, pool6, is_shifted: shift.is_some(), ..*told };
         match shift {
-            Some(shift) => {
-                self.shifts.insert(entry, shift);
-            }
-            None if was_shifted => {
-                self.shifts.remove(&entry);
-            }
-            None => {}
-        }
+            Some(shift) => self.shifts.insert(entry, shift),
+            None => self.shifts.remove(&entry),
+        };
     }
 
     /// Nothing was told of a session any more.
     pub(super) fn remove_session(&mut self, entry: u32) -> (u16, RecordKey) {
         let told = core::mem::take(&mut self.sessions[entry as usize]);
-        if told.is_shifted {
-            self.shifts.remove(&entry);
-        }
+        self.shifts.remove(&entry);
         let bib = &mut self.bibs[told.bib as usize];
         bib.sessions = bib.sessions.saturating_sub(1);
         let key = Named::Session(told.key()).key();
@@ -387,7 +379,7 @@ impl Told {
 
     pub(super) fn session_value(&self, entry: u32) -> SessionValue {
         let told = &self.sessions[entry as usize];
-        let shift = told.is_shifted.then(|| self.shifts.get(&entry).copied()).flatten();
+        let shift = self.shifts.get(&entry).copied();
         let ToldSession { state, class, left, pool6, .. } = *told;
         SessionValue { state, class, left, pool6, shift }
     }

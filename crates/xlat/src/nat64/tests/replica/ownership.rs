@@ -116,6 +116,33 @@ fn a_port_that_is_held_back_is_not_kept_for_the_next_owner() {
 }
 
 #[test]
+fn a_shard_that_is_lost_during_a_scan_waits_for_the_next() {
+    let mut gateway = Gateway::owner(1, Replicated::default(), blocks(8));
+    for port in 9..12 {
+        gateway.nat.from_v6(&udp(1, port), at(0), 0).unwrap();
+    }
+    assert_eq!(gateway.scan(at(0), 1), (vec![], false));
+    gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(1), 0);
+    assert_eq!(gateway.scan(at(1), u32::MAX), (vec![], true));
+    assert_eq!(gateway.nat.bib(at(1)).count(), 3);
+    assert_eq!(gateway.scan(at(1), u32::MAX), (vec![], true));
+    assert_eq!(gateway.nat.bib(at(1)).count(), 0);
+}
+
+#[test]
+fn what_an_operator_has_bound_stays_with_every_gateway() {
+    let mut gateway = Gateway::owner(1, ALL, blocks(8));
+    let v4 = (Ipv4Addr::new(192, 0, 2, 3), 2007);
+    let fixed = StaticBib { protocol: Protocol::Tcp, v6: (host(9), 80), v4 };
+    gateway.nat.add_bib(&fixed, at(0)).unwrap();
+    gateway.opened(1, 4000, at(0));
+    gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(1), 0);
+    assert_eq!(gateway.changes(at(1)), []);
+    let bound: Vec<_> = gateway.nat.bib(at(1)).map(|it| it.binding.v4).collect();
+    assert_eq!(bound, [v4]);
+}
+
+#[test]
 fn slots_are_numbered_from_the_first_port_on() {
     let (first, last, slots, base) = (10, 12, 17, 5);
     let part = Part { first, last, slots, base, low: 2048, high: 4095, shift: 9 };
