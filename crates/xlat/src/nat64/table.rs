@@ -25,7 +25,7 @@ pub use entries::{BibEntry, Binding, SessionEntry, SubscriberEntry};
 pub(crate) use entry::{ADDING, SessionKey, SessionLife, life, life_parts, one_less, tick};
 pub(crate) use fields::TIMEOUTS;
 pub use fields::{PortBlock, Protocol, Side, TcpState, Timeout};
-pub(crate) use hash::{Secret, halves};
+pub(crate) use hash::{Secret, halves, joined};
 pub(crate) use layout::{
     Bib, FREE_SHARDS, Free, KINDS, Kind, LAYOUT, LAYOUT_PERMISSIONS, MAX_BLOCKS, Meta, PERMISSION,
     PORT_TRIES, SESSION_PERMITS, Session, Subscriber, TICK_SHIFT, bib_flags, session_seen,

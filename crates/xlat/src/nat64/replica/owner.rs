@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 
-use crate::nat64::table::{SessionLife, View, state};
+use crate::nat64::table::{SessionLife, View};
 use crate::nat64::{Nat64, Sweeper};
 
 use super::place::begun;
@@ -48,6 +48,9 @@ impl Replica {
             self.age(nat, now, shard);
         }
         self.leftovers[usize::from(shard)] = Leftover::Nothing;
+        if let Some(prunes) = self.pass.prunes.get_mut(usize::from(shard)) {
+            *prunes = false;
+        }
         self.shards.set_ageing(shard, true);
     }
 
@@ -99,7 +102,7 @@ impl Replica {
         let view = nat.view(now, 0);
         // In the order of keys: what others build on comes before them.
         let mut others_follow = false;
-        let records: Vec<(RecordKey, Named, Octets)> = self
+        let records: Vec<(RecordKey, Octets)> = self
             .told
             .index(shard)
             .into_iter()
@@ -110,26 +113,10 @@ impl Replica {
                     return None;
                 }
                 others_follow |= !matches!(named, Named::Session(_));
-                Some((*key, named, self.told.value(&named, *entry)))
+                Some((*key, self.told.value(&named, *entry)))
             })
             .collect();
-        // Those that the tables no longer have are removed, the last ones first; then all are applied.
-        for (_, named, _) in records.iter().rev() {
-            let Some(entry) = self.told.find(shard, named) else { continue };
-            let mut place = self.place(nat, sweeper, now);
-            let is_there = match named {
-                Named::Subscriber { .. } => place.has_subscriber(entry).is_some(),
-                Named::Bib { .. } => place.has_bib(entry).is_some(),
-                Named::Session(_) => place.has_session(entry).is_some(),
-            };
-            if !is_there {
-                if let Named::Subscriber { .. } = named {
-                    place.remove_bibs_of(entry);
-                }
-                place.remove(named, entry);
-            }
-        }
-        for (key, _, value) in records {
+        for (key, value) in records {
             let value = Some(value.as_slice());
             // What is refused is counted.
             let _ = self.apply(nat, sweeper, now, Change { shard, key, value });
@@ -138,25 +125,16 @@ impl Replica {
 
     /// Whether the tables have the entry of a record as it was told.
     fn is_as_told(&self, view: &View<'_>, named: &Named, entry: u32) -> bool {
-        let at = entry as usize;
+        let told = &self.told;
         match named {
             Named::Subscriber { .. } => {
-                let (told, found) = (&self.told.subscribers[at], &view.regions.subscribers[at]);
-                let is_live = found.state() == state::LIVE;
-                is_live && told.is(found) && found.blocks().eq(told.blocks().iter().copied())
+                let blocks = told.subscribers[entry as usize].blocks().iter().copied();
+                told.has_subscriber(view, entry).is_some_and(|found| found.blocks().eq(blocks))
             }
-            Named::Bib { .. } => {
-                let found = &view.regions.bibs[at];
-                found.state() == state::LIVE && self.told.bibs[at].is(found)
-            }
-            Named::Session(_) => {
-                let found = &view.regions.sessions[at];
-                let (life, told) = (found.life(), &self.told.sessions[at]);
-                life.is_live() && told.is(found) && {
-                    let value = value_of(view, found, life);
-                    told.has(&value) || self.told.session_value(entry) == value
-                }
-            }
+            Named::Bib { .. } => told.has_bib(view, entry).is_some(),
+            Named::Session(_) => told.has_session(view, entry).is_some_and(|found| {
+                told.session_value(entry) == value_of(view, found, found.life())
+            }),
         }
     }
 }

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use crate::nat64::Sweeper;
 use crate::nat64::policy::Shards;
-use crate::nat64::table::{Bib, Kind, Session, Subscriber, View, state};
+use crate::nat64::table::{Bib, Kind, Session, Subscriber, View};
 
 use super::record::{Named, RecordKey};
 use super::scan::end_of;
@@ -36,26 +36,16 @@ impl<'a> Place<'a> {
         Some((Named::read(key).ok()?, *entry))
     }
 
-    /// Whether the table has a session as it was told.
-    pub(super) fn has_session(&self, entry: u32) -> Option<&'a Session> {
-        let session = View::entry(self.view.regions.sessions, entry)?;
-        let told = self.told.sessions.get(entry as usize)?;
-        (told.is_told() && told.is(session) && session.life().is_live()).then_some(session)
+    fn has_session(&self, entry: u32) -> Option<&'a Session> {
+        self.told.has_session(&self.view, entry)
     }
 
-    /// Whether the table has a BIB entry as it was told.
-    pub(super) fn has_bib(&self, entry: u32) -> Option<&'a Bib> {
-        let bib = View::entry(self.view.regions.bibs, entry)?;
-        let told = self.told.bibs.get(entry as usize)?;
-        (told.is_told() && told.is(bib) && bib.state() == state::LIVE).then_some(bib)
+    fn has_bib(&self, entry: u32) -> Option<&'a Bib> {
+        self.told.has_bib(&self.view, entry)
     }
 
-    /// Whether the table has a subscriber as it was told.
-    pub(super) fn has_subscriber(&self, entry: u32) -> Option<&'a Subscriber> {
-        let subscriber = View::entry(self.view.regions.subscribers, entry)?;
-        let told = self.told.subscribers.get(entry as usize)?;
-        let is_known = told.presence != Presence::Absent && told.is(subscriber);
-        (is_known && subscriber.state() == state::LIVE).then_some(subscriber)
+    fn has_subscriber(&self, entry: u32) -> Option<&'a Subscriber> {
+        self.told.has_subscriber(&self.view, entry)
     }
 
     /// Removes a record and its entry.
@@ -102,10 +92,8 @@ impl<'a> Place<'a> {
     fn remove_subscriber(&mut self, entry: u32) {
         if let Some(subscriber) = self.has_subscriber(entry) {
             self.set_blocks(entry, subscriber, &[]);
-            // One that still has sessions or ports without a record ends after those.
-            if !self.sweeper.remove_subscriber(&self.view, entry) {
-                subscriber.end();
-            }
+            // One that still has sessions or ports without a record ends with those.
+            self.sweeper.remove_subscriber(&self.view, entry);
         }
         self.told.remove_subscriber(entry);
     }

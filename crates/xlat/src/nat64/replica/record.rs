@@ -310,6 +310,48 @@ mod tests {
         assert_eq!(hex(shifted.octets().as_slice()), "0802040100000001ffffffff");
     }
 
+    #[test]
+    fn a_subscriber_has_so_many_blocks_at_most() {
+        let block = |low| PortBlock { v4: Ipv4Addr::LOCALHOST, low, high: low };
+        let blocks: Vec<_> = (0..MAX_BLOCKS as u16).map(block).collect();
+        let value = blocks_value(&blocks);
+        assert_eq!(read_blocks(value.as_slice()).map(|(_, number)| number), Ok(MAX_BLOCKS));
+        let more = [value.as_slice(), &[0; 8]].concat();
+        let [twice, from_the_end] =
+            [[block(7), block(7)], [block(7), PortBlock { low: 9, ..block(8) }]];
+        let others = [twice, from_the_end].map(|blocks| blocks_value(&blocks).as_slice().to_vec());
+        for wrong in others.into_iter().chain([more]) {
+            assert_eq!(read_blocks(&wrong).map(|(_, number)| number), Err(Malformed), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn queries_have_no_remote_port() {
+        let v4 = (Ipv4Addr::LOCALHOST, 7);
+        for (protocol, remote) in [(1, 0), (1, 9), (6, 9), (6, 0)] {
+            let remote = (Ipv4Addr::LOCALHOST, remote);
+            let named = Named::Session(SessionKey { local: v4, remote, protocol });
+            assert_eq!(Named::read(&named.key()).is_ok(), (protocol, remote.1) != (1, 9));
+        }
+    }
+
+    #[test]
+    fn sessions_that_live_have_records() {
+        let tcp = [TcpState::Established, TcpState::Trans].map(|state| (6, state as u8));
+        let states = [(17, state::LIVE), (1, state::LIVE)].into_iter().chain(tcp);
+        for (protocol, is) in states {
+            for class in [Timeout::Udp, Timeout::TcpEst, Timeout::TcpTrans, Timeout::Icmp] {
+                let fits = match protocol {
+                    17 => class == Timeout::Udp,
+                    1 => class == Timeout::Icmp,
+                    _ => matches!(class, Timeout::TcpEst | Timeout::TcpTrans),
+                };
+                assert_eq!(is_replicated(protocol, is, class as u8), fits);
+                assert!(!is_replicated(protocol, state::DEAD, class as u8));
+            }
+        }
+    }
+
     fn hex(octets: &[u8]) -> alloc::string::String {
         octets.iter().map(|octet| alloc::format!("{octet:02x}")).collect()
     }

@@ -60,8 +60,9 @@ impl Phase {
 pub(super) struct Pass {
     phase: Phase,
     next: u32,
-    /// Shards of others whose entries without a record this scan removes, from its beginning on.
-    prunes: Vec<bool>,
+    /// Shards of others whose entries without a record this scan removes, from its beginning on and as long as they are
+    /// others'.
+    pub(super) prunes: Vec<bool>,
     prunes_any: bool,
 }
 
@@ -89,10 +90,7 @@ impl Replica {
         self.grow(&view);
         self.tell_ended(tell);
         if self.pass.phase == Phase::Bibs && self.pass.next == 1 {
-            let (shards, leftovers) = (&self.shards, (0..).zip(&self.leftovers));
-            let prunes =
-                |(shard, it): (u16, &Leftover)| *it == Leftover::Lost && !shards.owns(shard);
-            self.pass.prunes = leftovers.map(prunes).collect();
+            self.pass.prunes = self.leftovers.iter().map(|it| *it == Leftover::Lost).collect();
             self.pass.prunes_any = self.pass.prunes.contains(&true);
         }
         let mut looked = 0;
@@ -152,11 +150,10 @@ impl Replica {
         self.told.grow(subscribers, bibs, sessions);
     }
 
-    /// The scan has removed entries without a record of shards that are still others'.
+    /// The scan has removed entries without a record.
     fn is_pruned(&mut self) {
-        let prunes = (0..).zip(&self.pass.prunes);
-        for (leftover, (shard, prunes)) in self.leftovers.iter_mut().zip(prunes) {
-            if *prunes && !self.shards.owns(shard) {
+        for (leftover, prunes) in self.leftovers.iter_mut().zip(&self.pass.prunes) {
+            if *prunes {
                 *leftover = Leftover::Nothing;
             }
         }
@@ -176,7 +173,7 @@ impl Replica {
     }
 
     fn prunes(&self, shard: u16) -> bool {
-        self.pass.prunes.get(usize::from(shard)) == Some(&true) && !self.shards.owns(shard)
+        self.pass.prunes.get(usize::from(shard)) == Some(&true)
     }
 
     fn look_at_bib(
@@ -229,7 +226,7 @@ impl Replica {
             }
             if has_record && told.is(session) {
                 let value = value_of(view, session, life);
-                if !told.has(&value) && self.told.session_value(entry) != value {
+                if self.told.session_value(entry) != value {
                     self.told.set_session(entry, &value);
                     self.tell_session(entry, tell);
                 }
@@ -240,7 +237,7 @@ impl Replica {
         if has_record {
             self.tell_new_session(view, entry, session, life, tell);
         }
-        if self.pass.prunes_any && !self.told.sessions[entry as usize].is_told() {
+        if self.pass.prunes_any {
             self.prune_session(view, session, life, None);
         }
     }
@@ -338,15 +335,13 @@ impl Replica {
             return false;
         }
         let known = &self.told.subscribers[entry as usize];
-        let is_same = known.presence != Presence::Absent && known.is(subscriber);
-        if !is_same && !self.untell_subscriber(entry, tell) {
-            return false;
-        }
-        // One that is claimed may be about to end, but has an entry now.
-        if !is_same && !matches!(subscriber.state(), state::LIVE | state::CLAIMED) {
-            return false;
-        }
+        let is_same = known.is_told() && known.is(subscriber);
         if !is_same {
+            // One that is claimed may be about to end, but has an entry now.
+            let is_there = matches!(subscriber.state(), state::LIVE | state::CLAIMED);
+            if !self.untell_subscriber(entry, tell) || !is_there {
+                return false;
+            }
             let (prefix, mark) = (subscriber.prefix(), subscriber.mark.load(Relaxed));
             if self.shards.partition().of_host(prefix) != shard {
                 return false;
@@ -357,8 +352,7 @@ impl Replica {
             {
                 return false;
             }
-            let told = ToldSubscriber::of(prefix, mark, shard, Presence::Unrecorded);
-            self.told.put_subscriber(entry, told);
+            self.told.subscribers[entry as usize] = ToldSubscriber::of(prefix, mark, shard);
         }
         self.tell_blocks(entry, subscriber, tell);
         true
@@ -388,7 +382,7 @@ impl Replica {
         if told.bibs != 0 {
             return false;
         }
-        if told.presence != Presence::Absent
+        if told.is_told()
             && let Some((shard, key)) = self.told.remove_subscriber(entry)
         {
             tell(Change { shard, key, value: None });
@@ -400,7 +394,7 @@ impl Replica {
         let subscriber = &view.regions.subscribers[entry as usize];
         let told = &self.told.subscribers[entry as usize];
         let state = subscriber.state();
-        if told.presence != Presence::Absent {
+        if told.is_told() {
             if !self.follows(told.shard) {
                 return;
             }
@@ -448,7 +442,8 @@ impl Replica {
         }
     }
 
-    /// Ends a session without a record whose BIB entry has one. A sweep removes it.
+    /// Ends a session in `only` or in a shard that this scan prunes, which has no record though its BIB entry has one. A
+    /// sweep removes it.
     pub(super) fn prune_session(
         &self,
         view: &View<'_>,

@@ -10,8 +10,8 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::nat64::table::{
-    Bib, Kind, MAX_BLOCKS, PortBlock, Protocol, Regions, Session, SessionKey, Subscriber,
-    bib_flags, halves,
+    Bib, Kind, MAX_BLOCKS, PortBlock, Protocol, Regions, Session, SessionKey, Subscriber, View,
+    bib_flags, halves, joined, state,
 };
 
 use super::record::{BibValue, Named, Octets, RecordKey, SessionValue, blocks_value, sessions_of};
@@ -90,8 +90,10 @@ impl Default for ToldSubscriber {
 }
 
 impl ToldSubscriber {
-    pub(super) fn of(prefix: Ipv6Addr, mark: u32, shard: u16, presence: Presence) -> Self {
+    /// One without a record.
+    pub(super) fn of(prefix: Ipv6Addr, mark: u32, shard: u16) -> Self {
         let (hi, lo) = halves(prefix);
+        let presence = Presence::Unrecorded;
         ToldSubscriber { hi, lo, mark, shard, presence, ..ToldSubscriber::default() }
     }
 
@@ -106,7 +108,7 @@ impl ToldSubscriber {
     }
 
     pub(super) fn prefix(&self) -> Ipv6Addr {
-        Ipv6Addr::from_bits(u128::from(self.hi) << 64 | u128::from(self.lo))
+        joined(self.hi, self.lo)
     }
 
     pub(super) fn named(&self) -> Named {
@@ -152,8 +154,7 @@ impl ToldBib {
     }
 
     pub(super) fn v6(&self) -> (Ipv6Addr, u16) {
-        let bits = u128::from(self.hi) << 64 | u128::from(self.lo);
-        (Ipv6Addr::from_bits(bits), self.v6_port)
+        (joined(self.hi, self.lo), self.v6_port)
     }
 
     pub(super) fn protocol(&self) -> Option<Protocol> {
@@ -195,16 +196,6 @@ impl ToldSession {
             remote: (Ipv4Addr::from_bits(self.remote), self.remote_port),
             protocol: self.protocol,
         }
-    }
-
-    /// Whether that is what was told; of one with a shift, [`Told::session_value`] says it.
-    pub(super) fn has(&self, value: &SessionValue) -> bool {
-        self.state == value.state
-            && self.class == value.class
-            && self.left == value.left
-            && self.pool6 == value.pool6
-            && !self.is_shifted
-            && value.shift.is_none()
     }
 }
 
@@ -257,6 +248,28 @@ impl Told {
         u32::try_from(end).unwrap_or(u32::MAX)
     }
 
+    /// The session of the tables, if it is as it was told.
+    pub(super) fn has_session<'a>(&self, view: &View<'a>, entry: u32) -> Option<&'a Session> {
+        let session = View::entry(view.regions.sessions, entry)?;
+        let told = self.sessions.get(entry as usize)?;
+        (told.is_told() && told.is(session) && session.life().is_live()).then_some(session)
+    }
+
+    /// The BIB entry of the tables, if it is as it was told.
+    pub(super) fn has_bib<'a>(&self, view: &View<'a>, entry: u32) -> Option<&'a Bib> {
+        let bib = View::entry(view.regions.bibs, entry)?;
+        let told = self.bibs.get(entry as usize)?;
+        (told.is_told() && told.is(bib) && bib.state() == state::LIVE).then_some(bib)
+    }
+
+    /// The subscriber of the tables, if it is as it was told but for its blocks.
+    pub(super) fn has_subscriber<'a>(&self, view: &View<'a>, entry: u32) -> Option<&'a Subscriber> {
+        let subscriber = View::entry(view.regions.subscribers, entry)?;
+        let told = self.subscribers.get(entry as usize)?;
+        (told.is_told() && told.is(subscriber) && subscriber.state() == state::LIVE)
+            .then_some(subscriber)
+    }
+
     pub(super) fn index(&self, shard: u16) -> Option<&BTreeMap<RecordKey, u32>> {
         self.index.get(usize::from(shard))
     }
@@ -282,14 +295,6 @@ impl Told {
     pub(super) fn last_session_of(&self, bib: &ToldBib) -> Option<u32> {
         let keys = sessions_of(bib.protocol()?, bib.v4());
         self.index(bib.shard)?.range(keys).next_back().map(|(_, session)| *session)
-    }
-
-    /// A subscriber's entry, of which nothing was told.
-    pub(super) fn put_subscriber(&mut self, entry: u32, told: ToldSubscriber) {
-        if told.presence == Presence::Recorded {
-            self.put_key(told.shard, told.named().key(), entry);
-        }
-        self.subscribers[entry as usize] = told;
     }
 
     /// From now on there is a record of a subscriber, or none.
@@ -379,8 +384,8 @@ impl Told {
 
     pub(super) fn session_value(&self, entry: u32) -> SessionValue {
         let told = &self.sessions[entry as usize];
-        let shift = self.shifts.get(&entry).copied();
-        let ToldSession { state, class, left, pool6, .. } = *told;
+        let ToldSession { state, class, left, pool6, is_shifted, .. } = *told;
+        let shift = if is_shifted { self.shifts.get(&entry).copied() } else { None };
         SessionValue { state, class, left, pool6, shift }
     }
 

@@ -6,7 +6,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::time::Duration;
 
 use super::{
-    Bib, MAX_BLOCKS, PortBlock, Protocol, SESSION_PERMITS, Session, Subscriber, TICK_SHIFT, state,
+    Bib, MAX_BLOCKS, PortBlock, Protocol, SESSION_PERMITS, Session, Subscriber, TICK_SHIFT, joined,
+    state,
 };
 
 /// In the number of blocks: one more is being written.
@@ -68,9 +69,8 @@ impl SessionLife {
 
 impl Bib {
     pub(crate) fn v6(&self) -> (Ipv6Addr, u16) {
-        let bits =
-            u128::from(self.v6_hi.load(Relaxed)) << 64 | u128::from(self.v6_lo.load(Relaxed));
-        (Ipv6Addr::from_bits(bits), self.v6_port.load(Relaxed))
+        let addr = joined(self.v6_hi.load(Relaxed), self.v6_lo.load(Relaxed));
+        (addr, self.v6_port.load(Relaxed))
     }
 
     pub(crate) fn v4(&self) -> (Ipv4Addr, u16) {
@@ -179,8 +179,7 @@ impl Session {
 
 impl Subscriber {
     pub(crate) fn prefix(&self) -> Ipv6Addr {
-        let bits = u128::from(self.hi.load(Relaxed)) << 64 | u128::from(self.lo.load(Relaxed));
-        Ipv6Addr::from_bits(bits)
+        joined(self.hi.load(Relaxed), self.lo.load(Relaxed))
     }
 
     pub(crate) fn state(&self) -> u8 {

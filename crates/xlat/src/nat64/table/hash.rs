@@ -15,6 +15,12 @@ pub(crate) fn halves(addr: Ipv6Addr) -> (u64, u64) {
     ((bits >> 64) as u64, bits as u64)
 }
 
+/// The address of its halves.
+#[inline]
+pub(crate) fn joined(hi: u64, lo: u64) -> Ipv6Addr {
+    Ipv6Addr::from_bits(u128::from(hi) << 64 | u128::from(lo))
+}
+
 /// The key of the hashes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Secret(pub(crate) [u64; 2]);

@@ -83,6 +83,10 @@ impl Gateway {
         told
     }
 
+    fn lose(&mut self, shard: u16, now: Duration) {
+        self.replica.lose(&self.nat, &mut self.sweeper, now, shard);
+    }
+
     fn scan(&mut self, now: Duration, most: u32) -> (Vec<Owned>, bool) {
         let mut told = Vec::new();
         let tell = &mut |change: Change<'_>| told.push(owned(change));

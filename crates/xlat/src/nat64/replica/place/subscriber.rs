@@ -10,7 +10,7 @@ use crate::verdict::DropReason;
 
 use super::super::apply::ApplyError;
 use super::super::record::Named;
-use super::super::told::{Presence, ToldSubscriber};
+use super::super::told::ToldSubscriber;
 use super::Place;
 
 impl<'a> Place<'a> {
@@ -22,13 +22,7 @@ impl<'a> Place<'a> {
         blocks: &[PortBlock],
     ) -> Result<(), ApplyError> {
         let nat = self.view.nat;
-        let parts = self.shards.partition();
-        let of_shard = |port: fn(&PortBlock) -> u16| {
-            blocks.iter().all(|block| parts.of_v4(block.v4, port(block)) == Some(shard))
-        };
-        let fits = nat.home_of((prefix, mark), blocks);
-        let pool = fits.filter(|_| of_shard(|block| block.low) && of_shard(|block| block.high));
-        let pool = pool.ok_or(ApplyError::Foreign)?;
+        let pool = nat.home_of((prefix, mark), blocks).ok_or(ApplyError::Foreign)?;
         let (entry, subscriber) = self.subscriber(shard, prefix, mark)?;
         self.set_blocks(entry, subscriber, blocks);
         subscriber.pool.store(pool as u16, Relaxed);
@@ -60,11 +54,10 @@ impl<'a> Place<'a> {
         })?;
         self.grow();
         if self.has_subscriber(entry).is_none() {
-            if self.told.subscribers[entry as usize].presence != Presence::Absent {
+            if self.told.subscribers[entry as usize].is_told() {
                 self.untell_subscriber(entry);
             }
-            let told = ToldSubscriber::of(prefix, mark, shard, Presence::Unrecorded);
-            self.told.put_subscriber(entry, told);
+            self.told.subscribers[entry as usize] = ToldSubscriber::of(prefix, mark, shard);
         }
         Ok((entry, subscriber))
     }
@@ -76,7 +69,7 @@ impl<'a> Place<'a> {
         for block in before.iter().filter(|block| !blocks.contains(block)) {
             let place = (block.v4, block.low);
             let is_own = self.told.owners.get(&place).is_none_or(|owner| *owner == entry);
-            if is_own && nat.is_assigned(*block).is_some() {
+            if is_own {
                 self.told.owners.remove(&place);
                 nat.take_back(*block);
             }

@@ -63,6 +63,20 @@ fn sessions_that_wait_are_forgotten_with_their_removal() {
     assert_eq!(standby.nat.sessions(at(0)).count(), 0);
 }
 
+#[test]
+fn a_shard_is_cleared_of_what_waits() {
+    let mut owner = Gateway::owner(3, ALL, blocks(8));
+    let mut standby = Gateway::new(3, ALL, blocks(8));
+    for number in [3, 1, 2] {
+        owner.opened(number, 4000, at(0));
+        let session = owner.changes(at(0)).pop().unwrap();
+        assert_eq!(standby.apply(at(0), &session), Ok(Applied::Waits));
+    }
+    standby.clear(1);
+    assert_eq!(standby.replica.unplaced(), 2);
+    assert_eq!([0, 1, 2].map(|shard| standby.take_over(shard, at(0)).len()), [1, 0, 1]);
+}
+
 /// What contradicts a later record is left over.
 #[test]
 fn later_records_win() {
@@ -145,18 +159,66 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(standby.apply(at(0), &foreign(session, 0, 7)), Err(ApplyError::Malformed));
     assert_eq!(standby.apply(at(0), &foreign(session, 1, 0)), Err(ApplyError::Malformed));
     assert_eq!(standby.apply(at(0), &foreign(session, 2, 0)), Err(ApplyError::Malformed));
-    assert_eq!(standby.apply(at(0), &(7, bib.1, bib.2.clone())), Err(ApplyError::Foreign));
+    // Of a shard and of a mark that there are not, and of addresses outside the pool.
+    assert_eq!(standby.apply(at(0), &(1, bib.1, bib.2.clone())), Err(ApplyError::Foreign));
+    let (mut marked, mut outside) = (foreign(bib, 21, 1), bib.clone());
+    marked.1[7] ^= 1;
+    outside.1[2] = 203;
+    for change in [marked, outside] {
+        assert_eq!(standby.apply(at(0), &change), Err(ApplyError::Foreign));
+        standby.apply(at(0), &(0, change.1, None)).unwrap();
+    }
     assert_eq!(owner.apply(at(0), bib), Err(ApplyError::Owned));
     assert_eq!(owner.records(0, 9).len(), 3);
     standby.assert_sound();
     let counted: BTreeMap<_, _> = standby.replica.refused().filter(|it| it.1 != 0).collect();
     let expected =
-        [(ApplyError::Malformed, 4), (ApplyError::Foreign, 3), (ApplyError::Conflict, 1)];
+        [(ApplyError::Malformed, 4), (ApplyError::Foreign, 5), (ApplyError::Conflict, 1)];
     assert_eq!(counted, expected.into());
     // The next owner's records are without them.
     let gone = standby.take_over(0, at(1));
     assert_eq!(kinds(&gone), [(3, false), (2, false), (1, false)]);
     assert_eq!(standby.replica.unplaced(), 0);
+}
+
+#[test]
+fn what_is_of_another_shard_or_no_prefix_is_refused() {
+    let settings = Settings { subscriber_len: 64, ..blocks(8) };
+    let (mut owner, mut standby) = pair(&settings);
+    owner.opened(1, 4000, at(0));
+    let mut changes = owner.changes(at(0));
+    changes[0].1[16] = 1;
+    assert_eq!(standby.apply(at(0), &changes[0]), Err(ApplyError::Foreign));
+
+    let mut owner = Gateway::owner(2, ALL, blocks(8));
+    let mut standby = Gateway::new(2, ALL, blocks(8));
+    owner.opened(2, 4000, at(0));
+    let mut changes = owner.changes(at(0));
+    standby.apply(at(0), &changes[0]).unwrap();
+    changes[1].1[5] ^= 1;
+    assert_eq!(standby.apply(at(0), &changes[1]), Err(ApplyError::Foreign));
+    standby.assert_sound();
+}
+
+/// Of which the next owner tells, after it has made the same.
+#[test]
+fn a_session_that_was_never_told_becomes_what_a_record_says() {
+    let (mut former, mut next) = pair(&blocks(8));
+    let local = former.opened(1, 4000, at(0));
+    next.apply_all(at(0), &former.changes(at(0)));
+    next.take_over(0, at(0));
+    let other =
+        Tuple { remote: (SERVER.0, 81), ..from_v6(Protocol::Tcp, (host(1), 4000), Segment::Syn) };
+    for gateway in [&former, &next] {
+        assert_eq!(gateway.nat.from_v6(&other, at(1), 0), Ok(local));
+    }
+    next.nat.from_v4(&answer(&other, local, Segment::SynAck), at(1), 0).unwrap();
+    former.lose(0, at(1));
+    former.apply_all(at(1), &next.changes(at(1)));
+    let states: Vec<_> = former.nat.sessions(at(1)).filter_map(|it| it.tcp).collect();
+    assert_eq!(states, [TcpState::Established; 2]);
+    assert_eq!(former.records(0, 9), next.records(0, 9));
+    former.assert_sound();
 }
 
 #[test]
@@ -183,7 +245,7 @@ fn full_tables_refuse_records_and_stay_sound() {
             let gone = standby.take_over(0, now).len();
             assert_eq!(gone + standby.records(0, 9).len(), changes.len());
             assert_eq!(standby.changes(now), []);
-            standby.replica.lose(&standby.nat, &mut standby.sweeper, now, 0);
+            standby.lose(0, now);
             standby.clear(0);
             standby.sweep(now);
             standby.assert_empty();

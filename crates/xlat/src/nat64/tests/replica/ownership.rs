@@ -37,7 +37,15 @@ fn shards_share_the_tables() {
 /// A former owner has what it told, whatever its tables had become meanwhile.
 #[test]
 fn a_former_owner_has_what_it_told() {
-    let (mut owner, mut standby) = pair(&blocks(8));
+    for (is_swept, settings) in
+        [(true, blocks(8)), (false, blocks(8)), (true, settings(dealt(Allocation::Shared)))]
+    {
+        a_former_owner_has_what_it_told_with(is_swept, &settings);
+    }
+}
+
+fn a_former_owner_has_what_it_told_with(is_swept: bool, settings: &Settings) {
+    let (mut owner, mut standby) = pair(settings);
     for number in 1..4 {
         owner.opened(number, 4000, at(0));
     }
@@ -50,8 +58,10 @@ fn a_former_owner_has_what_it_told() {
     owner.opened(5, 4000, at(1));
     let half = from_v6(Protocol::Tcp, (host(6), 1), Segment::Syn);
     owner.nat.from_v6(&half, at(1), 0).unwrap();
-    owner.sweep(at(1));
-    owner.replica.lose(&owner.nat, &mut owner.sweeper, at(2), 0);
+    if is_swept {
+        owner.sweep(at(1));
+    }
+    owner.lose(0, at(2));
     for now in [2, 3, 4] {
         assert_eq!(owner.changes(at(now)), []);
         owner.sweep(at(now));
@@ -69,6 +79,158 @@ fn a_former_owner_has_what_it_told() {
     assert_eq!(owner.nat.subscribers(at(4)).count(), 3);
 }
 
+/// Where only that is to be set back.
+#[test]
+fn a_connection_that_closed_is_open_for_the_next_owner() {
+    let mut gateway = Gateway::owner(1, ALL, blocks(8));
+    gateway.opened(1, 4000, at(0));
+    gateway.opened(1, 4001, at(0));
+    gateway.changes(at(0));
+    gateway.segment(1, 4001, Segment::Fin, at(1));
+    gateway.lose(0, at(1));
+    let states: Vec<_> = gateway.nat.sessions(at(1)).filter_map(|it| it.tcp).collect();
+    assert_eq!(states, [TcpState::Established; 2]);
+}
+
+/// Entries that have ended, whose ports rest, and of which nothing is left.
+#[test]
+fn what_has_ended_is_set_back() {
+    for settings in [blocks(8), settings(dealt(Allocation::Shared))] {
+        for nows in [vec![], vec![0], vec![400, 401], vec![400, 401, 801, 802, 1602, 1603]] {
+            let mut gateway = Gateway::owner(1, ALL, settings.clone());
+            let local = gateway.nat.from_v6(&udp(1, 9), at(0), 0).unwrap();
+            gateway.changes(at(0));
+            let held = |gateway: &Gateway| {
+                let subscribers = gateway.nat.subscribers(at(0)).map(|it| it.blocks);
+                let live = gateway.nat.bib(at(0)).filter(|it| !it.in_hold_down);
+                let sessions = gateway.nat.sessions(at(0)).map(|it| it.binding.v4);
+                (subscribers.collect(), live.count(), sessions.collect(), gateway.nat.blocks())
+                    as (Vec<_>, usize, Vec<_>, Vec<_>)
+            };
+            let before = held(&gateway);
+            if nows.len() < 2 {
+                gateway.nat.remove_bib(Protocol::Udp, local, at(0)).unwrap();
+            }
+            for now in &nows {
+                gateway.sweep(at(*now));
+            }
+            assert_ne!(held(&gateway), before);
+            gateway.lose(0, at(1604));
+            assert_eq!(held(&gateway), before, "after sweeps at {nows:?}");
+            assert_eq!(gateway.replica.unplaced(), 0);
+            gateway.assert_sound();
+        }
+    }
+}
+
+/// A shard with one port.
+#[derive(Debug)]
+struct OnePort;
+
+impl Partition for OnePort {
+    fn shards(&self) -> u16 {
+        1
+    }
+
+    fn of_host(&self, _: Ipv6Addr) -> u16 {
+        0
+    }
+
+    fn of_v4(&self, _: Ipv4Addr, _: u16) -> Option<u16> {
+        Some(0)
+    }
+
+    fn ranges(&self, _: usize, _: u16) -> Vec<Range> {
+        pool(2000, 2000).ranges
+    }
+}
+
+/// All that a record needs is in entries that look like those of its own.
+#[test]
+fn a_host_at_the_port_of_another_is_set_back() {
+    let sizes = Sizes { bibs: 2, sessions: 2, subscribers: 2 };
+    let shards = Some(Arc::new(Shards::new(OnePort)));
+    let nat = nat(Settings { sizes, shards, ..settings(pool(2000, 2000)) });
+    let replica = Replica::new(&nat, ALL).unwrap();
+    let mut gateway = Gateway { nat, replica, sweeper: Sweeper::new() };
+    gateway.take_over(0, at(0));
+    let local = gateway.opened(1, 4000, at(0));
+    gateway.changes(at(0));
+    gateway.nat.remove_bib(Protocol::Tcp, local, at(0)).unwrap();
+    for _ in 0..2 {
+        gateway.sweep(at(0));
+    }
+    assert_eq!(gateway.opened(2, 4000, at(0)), local);
+    gateway.lose(0, at(0));
+    let held: Vec<_> = gateway.nat.sessions(at(0)).map(|it| it.binding.v6.0).collect();
+    assert_eq!(held, [host(1)]);
+    gateway.assert_sound();
+}
+
+/// Another shard's is where a lost one's was, whose binding is there as it was told.
+#[test]
+fn a_session_in_the_entry_of_a_lost_one_is_another_record() {
+    let sizes = Sizes { bibs: 8, sessions: 2, subscribers: 8 };
+    let mut gateway = Gateway::owner(2, ALL, Settings { sizes, ..blocks(8) });
+    gateway.opened(2, 4000, at(0));
+    let syn = from_v6(Protocol::Tcp, (host(2), 4000), Segment::Syn);
+    let more = |segment| Tuple { remote: (SERVER.0, 81), segment, ..syn };
+    let local = gateway.nat.from_v6(&more(Segment::Syn), at(0), 0).unwrap();
+    let answer = answer(&more(Segment::Syn), local, Segment::SynAck);
+    gateway.nat.from_v4(&answer, at(0), 0).unwrap();
+    assert_eq!(gateway.changes(at(0)).len(), 4);
+    gateway.nat.from_v6(&more(Segment::Other), at(6500), 0).unwrap();
+    for now in [7201, 7450] {
+        gateway.sweep(at(now));
+    }
+    gateway.opened(1, 4000, at(7450));
+    gateway.lose(0, at(7450));
+    let mut left: Vec<_> =
+        gateway.nat.sessions(at(7450)).map(|it| (it.binding.v6.0, it.remote.1)).collect();
+    left.sort_unstable();
+    assert_eq!(left, [(host(1), 80), (host(2), 81)]);
+    let told = gateway.changes(at(7450));
+    assert_eq!(kinds(&told), [(1, true), (2, true), (3, true)]);
+    assert!(told.iter().all(|it| it.0 == 1));
+    assert_eq!(gateway.replica.unplaced(), 1, "the table is full");
+    gateway.assert_sound();
+}
+
+/// Its record has ended, and another's has taken the entry, when its shard is lost, or another one.
+#[test]
+fn records_that_have_ended_are_told_by_the_next_owner() {
+    for lost in [0, 2] {
+        let sizes = Sizes { bibs: 2, sessions: 2, subscribers: 2 };
+        let settings = blocks(8);
+        let mut gateway = Gateway::new(3, ALL, Settings { sizes, ..settings.clone() });
+        gateway.take_over(0, at(0));
+        gateway.take_over(2, at(0));
+        for number in [3, 6] {
+            gateway.opened(number, 4000, at(0));
+        }
+        assert_eq!(kinds(&gateway.changes(at(0))).len(), 6);
+        let first = gateway.nat.bib(at(0)).find(|it| it.binding.v6.0 == host(3)).unwrap();
+        gateway.nat.remove_bib(Protocol::Tcp, first.binding.v4, at(0)).unwrap();
+        for now in [8000, 8700] {
+            gateway.segment(6, 4000, Segment::Other, at(now - 1700));
+            gateway.sweep(at(now));
+        }
+        assert_eq!(gateway.nat.subscribers(at(8700)).count(), 1);
+        let mut other = Gateway::owner(3, ALL, settings);
+        other.opened(1, 4000, at(0));
+        gateway.apply_all(at(8700), &other.changes(at(0)));
+        gateway.lose(lost, at(8700));
+        let gone = [(3, false), (2, false), (1, false)];
+        let own = if lost == 0 { vec![] } else { gone.to_vec() };
+        let told = gateway.changes(at(8700));
+        assert_eq!(kinds(&told), own);
+        assert!(told.iter().all(|it| it.0 == 0 && it.1[16] != 6));
+        let taken = gateway.take_over(lost, at(8700));
+        assert_eq!(kinds(&taken), if lost == 0 { gone.to_vec() } else { vec![] });
+        gateway.assert_sound();
+    }
+}
+
 /// Ports of a lost shard may be others' by now, also those of entries without a record.
 #[test]
 fn a_shard_that_comes_back_has_its_records_only() {
@@ -76,7 +238,7 @@ fn a_shard_that_comes_back_has_its_records_only() {
     gateway.opened(1, 4000, at(0));
     let unrecorded = gateway.nat.from_v6(&udp(1, 9), at(0), 0).unwrap();
     gateway.changes(at(0));
-    gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(1), 0);
+    gateway.lose(0, at(1));
     assert_eq!(gateway.take_over(0, at(2)), []);
     let from = answer(&udp(1, 9), unrecorded, Segment::Other);
     assert_eq!(gateway.nat.from_v4(&from, at(2), 0), Err(Refusal::Drop(DropReason::NoBib)));
@@ -87,17 +249,60 @@ fn a_shard_that_comes_back_has_its_records_only() {
 /// The next owner has given it to another host.
 #[test]
 fn a_block_that_was_never_told_goes_to_whom_a_record_names() {
-    let mut former = Gateway::owner(1, ALL, blocks(8));
+    for rests in [false, true] {
+        let mut former = Gateway::owner(1, ALL, blocks(8));
+        let (mut next, _) = pair(&blocks(8));
+        for gateway in [&former, &next] {
+            gateway.nat.from_v6(&udp(3, 9), at(200), 0).unwrap();
+        }
+        next.changes(at(200));
+        let [local, other] = [&former, &next].map(|it| it.nat.from_v6(&udp(1, 9), at(0), 0));
+        assert_eq!(local, other);
+        let mut changes = next.changes(at(200));
+        changes[0].1[16] = 2;
+        changes[1].2.as_mut().unwrap()[15] = 2;
+        if rests {
+            former.sweep(at(400));
+            former.sweep(at(401));
+        }
+        let held = former.nat.bib(at(401)).find(|it| it.binding.v6.0 == host(1));
+        assert_eq!(held.map(|it| it.in_hold_down), Some(rests));
+        former.lose(0, at(401));
+        former.apply_all(at(401), &changes);
+        let held = former.nat.subscribers(at(401));
+        let held: Vec<_> = held.map(|it| (it.prefix, it.blocks.len())).collect();
+        assert_eq!(held, [(host(3), 1), (host(1), 0), (host(2), 1)]);
+        let bound: Vec<_> = former.nat.bib(at(401)).map(|it| it.binding.v6.0).collect();
+        assert_eq!(bound, [host(3), host(2)]);
+        former.assert_sound();
+    }
+}
+
+/// It was another one's when the shard was taken over, and has changed hands since.
+#[test]
+fn a_block_whose_owner_was_told_earlier_goes_to_whom_a_record_names() {
+    let (mut first, mut second) = pair(&blocks(8));
+    first.opened(3, 4000, at(0));
+    second.apply_all(at(0), &first.changes(at(0)));
+    second.take_over(0, at(0));
+    for now in [8000, 8001, 9000, 9001, 10_000, 10_001] {
+        second.sweep(at(now));
+    }
+    second.changes(at(10_001));
+    assert_eq!(second.nat.occupancy().map(|it| it.used), [0; 3]);
     let (mut next, _) = pair(&blocks(8));
-    assert_eq!(former.opened(1, 4000, at(0)), next.opened(1, 4000, at(0)));
-    let (shard, mut key, value) = next.changes(at(0))[0].clone();
-    key[16] = 2;
-    former.replica.lose(&former.nat, &mut former.sweeper, at(1), 0);
-    assert_eq!(former.apply(at(1), &(shard, key, value)), Ok(Applied::Done));
-    let held: Vec<_> =
-        former.nat.subscribers(at(1)).map(|it| (it.prefix, it.blocks.len())).collect();
-    assert_eq!(held, [(host(1), 0), (host(2), 1)]);
-    former.assert_sound();
+    // The block that a record of the next owner names is another one's here, of which nothing was told.
+    let local = next.opened(3, 4000, at(0));
+    let fills = (4..200).find(|number| {
+        second
+            .nat
+            .from_v6(&udp(*number, 9), at(10_001), 0)
+            .is_ok_and(|it| it.0 == local.0 && it.1 / 8 == local.1 / 8)
+    });
+    assert!(fills.is_some());
+    second.lose(0, at(10_001));
+    second.apply_all(at(10_001), &next.changes(at(0)));
+    second.assert_sound();
 }
 
 #[test]
@@ -109,7 +314,7 @@ fn a_port_that_is_held_back_is_not_kept_for_the_next_owner() {
     }
     assert!(gateway.nat.bib(at(401)).all(|it| it.in_hold_down));
     assert_eq!(gateway.nat.bib(at(401)).count(), 1);
-    gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(402), 0);
+    gateway.lose(0, at(402));
     assert_eq!(gateway.changes(at(402)), []);
     gateway.sweep(at(402));
     gateway.assert_empty();
@@ -122,11 +327,87 @@ fn a_shard_that_is_lost_during_a_scan_waits_for_the_next() {
         gateway.nat.from_v6(&udp(1, port), at(0), 0).unwrap();
     }
     assert_eq!(gateway.scan(at(0), 1), (vec![], false));
-    gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(1), 0);
+    gateway.lose(0, at(1));
     assert_eq!(gateway.scan(at(1), u32::MAX), (vec![], true));
     assert_eq!(gateway.nat.bib(at(1)).count(), 3);
     assert_eq!(gateway.scan(at(1), u32::MAX), (vec![], true));
     assert_eq!(gateway.nat.bib(at(1)).count(), 0);
+}
+
+/// It comes back and is lost again meanwhile, with entries that the scan has passed.
+#[test]
+fn a_shard_that_is_lost_twice_during_a_scan_waits_for_the_next() {
+    let mut gateway = Gateway::owner(1, Replicated::default(), blocks(8));
+    let fill = |gateway: &Gateway| {
+        for port in 9..12 {
+            gateway.nat.from_v6(&udp(1, port), at(0), 0).unwrap();
+        }
+    };
+    fill(&gateway);
+    gateway.lose(0, at(1));
+    assert_eq!(gateway.scan(at(1), 3), (vec![], false));
+    gateway.take_over(0, at(1));
+    gateway.sweep(at(1));
+    fill(&gateway);
+    gateway.lose(0, at(1));
+    for left in [3, 0] {
+        gateway.scan(at(1), u32::MAX);
+        assert_eq!(gateway.nat.bib(at(1)).count(), left);
+    }
+}
+
+#[test]
+fn a_shard_that_is_owned_is_taken_over_no_more() {
+    let mut gateway = Gateway::owner(1, ALL, blocks(8));
+    gateway.opened(1, 4000, at(0));
+    gateway.changes(at(0));
+    assert_eq!(gateway.take_over(0, at(1000)), []);
+    let left = gateway.nat.sessions(at(1000)).next().unwrap().remaining.as_secs();
+    assert_eq!(left, 6200, "it ages as before");
+}
+
+/// A standby's operator has removed the binding, and a session of an own shard has its entry.
+#[test]
+fn a_take_over_sets_the_age_of_its_own_sessions() {
+    let (mut owner, sizes) =
+        (Gateway::owner(2, ALL, blocks(8)), Sizes { bibs: 4, sessions: 1, subscribers: 4 });
+    let mut standby = Gateway::new(2, ALL, Settings { sizes, ..blocks(8) });
+    standby.take_over(1, at(0));
+    owner.opened(2, 4000, at(0));
+    for now in [0, 7000] {
+        standby.apply_all(at(now), &owner.changes(at(now)));
+    }
+    let binding = standby.nat.bib(at(7000)).next().unwrap().binding;
+    standby.nat.remove_bib(Protocol::Tcp, binding.v4, at(7000)).unwrap();
+    for _ in 0..2 {
+        standby.sweep(at(7000));
+    }
+    standby.opened(1, 4000, at(7000));
+    standby.take_over(0, at(7000));
+    let left: Vec<_> = standby.nat.sessions(at(7000)).map(|it| it.remaining.as_secs()).collect();
+    assert_eq!(left, [7200]);
+}
+
+/// Those of an earlier process are not ended with those of a shard that was lost since.
+#[test]
+fn entries_wait_for_the_shard_that_may_come_back() {
+    let before = Gateway::owner(2, Replicated::default(), blocks(8));
+    let nat = before.nat;
+    nat.from_v6(&udp(1, 9), at(0), 0).unwrap();
+    nat.from_v6(&udp(2, 9), at(0), 0).unwrap();
+    let half = from_v6(Protocol::Tcp, (host(1), 4000), Segment::Syn);
+    nat.from_v6(&half, at(0), 0).unwrap();
+    for shard in 0..2 {
+        nat.settings().shards.as_ref().unwrap().set_owned(shard, false);
+    }
+    let replica = Replica::new(&nat, Replicated::default()).unwrap();
+    let mut after = Gateway { nat, replica, sweeper: Sweeper::new() };
+    after.take_over(0, at(1));
+    after.lose(0, at(1));
+    after.scan(at(1), u32::MAX);
+    let left: Vec<_> = after.nat.sessions(at(1)).map(|it| it.binding.v6.0).collect();
+    assert_eq!(left, [host(1), host(1)]);
+    assert_eq!(after.nat.subscribers(at(1)).map(|it| it.prefix).collect::<Vec<_>>(), [host(1)]);
 }
 
 #[test]
@@ -135,9 +416,14 @@ fn what_an_operator_has_bound_stays_with_every_gateway() {
     let v4 = (Ipv4Addr::new(192, 0, 2, 3), 2007);
     let fixed = StaticBib { protocol: Protocol::Tcp, v6: (host(9), 80), v4 };
     gateway.nat.add_bib(&fixed, at(0)).unwrap();
+    let syn = from_v6(Protocol::Tcp, fixed.v6, Segment::Syn);
+    gateway.nat.from_v6(&syn, at(0), 0).unwrap();
+    gateway.nat.from_v4(&answer(&syn, v4, Segment::SynAck), at(0), 0).unwrap();
+    assert_eq!(kinds(&gateway.changes(at(0))), [(1, true)], "the subscriber");
     gateway.opened(1, 4000, at(0));
-    gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(1), 0);
+    gateway.lose(0, at(1));
     assert_eq!(gateway.changes(at(1)), []);
+    assert_eq!(gateway.nat.sessions(at(1)).map(|it| it.binding.v4).collect::<Vec<_>>(), [v4]);
     let bound: Vec<_> = gateway.nat.bib(at(1)).map(|it| it.binding.v4).collect();
     assert_eq!(bound, [v4]);
 }
@@ -169,21 +455,25 @@ fn each_shard_has_a_way_and_an_epoch_of_its_own() {
 #[test]
 fn a_session_without_a_record_ends_beside_one_that_has_one() {
     for comes_back in [false, true] {
-        let mut gateway = Gateway::owner(1, Replicated::default(), blocks(8));
-        gateway.opened(1, 4000, at(0));
+        let mut gateway = Gateway::owner(2, Replicated::default(), blocks(8));
+        gateway.opened(2, 4000, at(0));
         gateway.changes(at(0));
-        let half = from_v6(Protocol::Tcp, (host(1), 4000), Segment::Syn);
+        let half = from_v6(Protocol::Tcp, (host(2), 4000), Segment::Syn);
         let half = Tuple { remote: (SERVER.0, 81), ..half };
         gateway.nat.from_v6(&half, at(0), 0).unwrap();
         assert_eq!((gateway.nat.bib(at(0)).count(), gateway.nat.sessions(at(0)).count()), (1, 2));
-        gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(1), 0);
+        // One of a shard that stays.
+        gateway.nat.from_v6(&Tuple { near: (host(1), 4000), ..half }, at(0), 0).unwrap();
+        gateway.lose(0, at(1));
         if comes_back {
             assert_eq!(gateway.take_over(0, at(1)), []);
         } else {
-            assert_eq!(gateway.changes(at(1)), []);
+            assert_eq!(kinds(&gateway.changes(at(1))), [(1, true)], "the other one's subscriber");
         }
-        let left: Vec<_> = gateway.nat.sessions(at(2)).map(|it| it.remote).collect();
-        assert_eq!(left, [SERVER]);
+        let mut left: Vec<_> =
+            gateway.nat.sessions(at(2)).map(|it| (it.binding.v6.0, it.remote)).collect();
+        left.sort_unstable();
+        assert_eq!(left, [(host(1), half.remote), (host(2), SERVER)]);
         gateway.sweep(at(2));
         gateway.assert_sound();
     }
@@ -211,7 +501,9 @@ fn a_restarted_owner_goes_on_with_its_tables() {
     for shard in 0..2 {
         assert_eq!(after.records(shard, 9), before.records(shard, 9));
     }
-    // It owns the first shard of both again; the second one's owner is another gateway.
+    // It owns one shard of both again, which it can't lose before; the other one's owner is another gateway.
+    after.lose(1, at(11));
+    after.lose(2, at(11));
     after.take_over(1, at(11));
     let remaining = |gateway: &Gateway| {
         let of_host = |it: &SessionEntry| it.binding.v6.0 == host(1) && it.tcp.is_some();
@@ -235,8 +527,9 @@ fn a_shard_is_cleared_alone() {
     }
     gateway.changes(at(0));
     gateway.nat.from_v6(&udp(1, 10), at(0), 0).unwrap();
+    gateway.nat.from_v6(&udp(5, 10), at(0), 0).unwrap();
     assert!(!gateway.clear(1), "it is owned");
-    gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(0), 1);
+    gateway.lose(1, at(0));
     assert!(gateway.clear(1));
     assert_eq!((gateway.replica.records(0), gateway.replica.records(1)), (10, 0));
     let hosts: HashSet<_> = gateway.nat.bib(at(0)).map(|it| it.binding.v6.0).collect();
@@ -281,7 +574,7 @@ fn shards_have_their_own_ports() {
         gateway.sweeper.review();
         gateway.sweep(at(1));
         assert_eq!(gateway.nat.bib(at(1)).count(), given.len());
-        gateway.replica.lose(&gateway.nat, &mut gateway.sweeper, at(1), 1);
+        gateway.lose(1, at(1));
         let more = Tuple { remote: (SERVER.0, 99), ..udp(1, 0) };
         assert_eq!(gateway.nat.from_v6(&more, at(1), 0), Err(DropReason::OtherShard));
         let more = Tuple { remote: (SERVER.0, 99), ..udp(2, 0) };

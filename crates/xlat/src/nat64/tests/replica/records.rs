@@ -181,6 +181,173 @@ fn a_fresh_session_takes_the_place_of_all_that_an_entry_was() {
     assert_eq!(kinds(&told), expected);
 }
 
+/// Whose next binding is not told.
+#[test]
+fn a_binding_in_the_entry_of_another_ends_its_record() {
+    let sizes = Sizes { bibs: 1, sessions: 2, subscribers: 1 };
+    let mut gateway = Gateway::owner(1, Replicated::default(), Settings { sizes, ..blocks(8) });
+    gateway.opened(1, 4000, at(0));
+    gateway.changes(at(0));
+    for now in [7300, 8000, 8700, 8701] {
+        gateway.sweep(at(now));
+    }
+    gateway.nat.from_v6(&udp(2, 4000), at(8701), 0).unwrap();
+    let (told, is_complete) = gateway.scan(at(8701), u32::MAX);
+    let expected = [(3, false), (2, false), (1, false), (1, true)];
+    assert_eq!((kinds(&told), is_complete), (expected.to_vec(), true), "in one scan");
+}
+
+#[test]
+fn a_binding_to_another_port_in_the_same_entry_is_another_record() {
+    let sizes = Sizes { bibs: 2, sessions: 2, subscribers: 2 };
+    let mut gateway = Gateway::owner(1, ALL, Settings { sizes, ..blocks(8) });
+    let fixed = |v4| StaticBib { protocol: Protocol::Tcp, v6: (host(9), 80), v4 };
+    let resting = fixed((Ipv4Addr::new(192, 0, 2, 15), 2063));
+    gateway.nat.add_bib(&resting, at(0)).unwrap();
+    let before = gateway.opened(1, 4000, at(0));
+    gateway.changes(at(0));
+    // Its entry is the last one that is free, and its port is an operator's.
+    for v4 in [before, resting.v4] {
+        gateway.nat.remove_bib(Protocol::Tcp, v4, at(0)).unwrap();
+        for _ in 0..2 {
+            gateway.sweep(at(0));
+        }
+    }
+    gateway.nat.add_bib(&fixed(before), at(0)).unwrap();
+    assert_ne!(gateway.opened(1, 4000, at(0)), before);
+    let told = gateway.changes(at(0));
+    assert_eq!(kinds(&told), [(3, false), (2, false), (2, true), (3, true)]);
+}
+
+#[test]
+fn a_session_ends_alone_or_with_its_binding() {
+    let mut gateway = single(Replicated::default());
+    let local = gateway.opened(1, 4000, at(0));
+    let more = |port, segment| {
+        let syn = from_v6(Protocol::Tcp, (host(1), 4000), segment);
+        Tuple { remote: (SERVER.0, port), ..syn }
+    };
+    gateway.nat.from_v6(&more(81, Segment::Syn), at(0), 0).unwrap();
+    let answer = answer(&more(81, Segment::Syn), local, Segment::SynAck);
+    gateway.nat.from_v4(&answer, at(0), 0).unwrap();
+    assert_eq!(gateway.changes(at(0)).len(), 4);
+    // One idles away beside the other, and that one beside what is not told.
+    for now in [2000, 4000, 6000] {
+        gateway.nat.from_v6(&more(81, Segment::Other), at(now), 0).unwrap();
+        gateway.changes(at(now));
+    }
+    gateway.sweep(at(7201));
+    gateway.sweep(at(7601));
+    assert_eq!(kinds(&gateway.changes(at(7601))), [(3, false)]);
+    gateway.sweep(at(13_201));
+    gateway.nat.from_v6(&more(82, Segment::Syn), at(13_600), 0).unwrap();
+    gateway.sweep(at(13_601));
+    assert_eq!(gateway.nat.bib(at(13_601)).count(), 1);
+    assert_eq!(kinds(&gateway.changes(at(13_601))), [(3, false), (2, false)]);
+}
+
+#[test]
+fn another_prefix_is_a_change_and_what_an_entry_is_not_said_to_be() {
+    let mut gateway = single(ALL);
+    let first = udp(1, 9);
+    gateway.nat.from_v6(&first, at(0), 0).unwrap();
+    let told = gateway.changes(at(0));
+    assert_eq!(told[1].2.as_ref().unwrap()[22], 0, "nobody has announced it");
+    gateway.nat.from_v6(&Tuple { pool6: 1, ..first }, at(0), 0).unwrap();
+    let told = gateway.changes(at(0));
+    assert_eq!((kinds(&told), told[0].2.as_ref().unwrap()[3]), (vec![(3, true)], 1));
+}
+
+#[test]
+fn a_further_block_is_told() {
+    let mut gateway = Gateway::owner(1, Replicated::default(), blocks(8));
+    for (ports, octets) in [(0..8, 8), (8..9, 16)] {
+        for port in ports {
+            gateway.nat.from_v6(&udp(1, port), at(0), 0).unwrap();
+        }
+        let told = gateway.changes(at(0));
+        assert_eq!((kinds(&told), told[0].2.as_ref().unwrap().len()), (vec![(1, true)], octets));
+    }
+}
+
+/// Its earlier entry is looked at after the one that it has now.
+#[test]
+fn a_host_that_comes_back_in_another_entry_is_told_anew() {
+    let mut gateway = Gateway::owner(1, Replicated::default(), blocks(8));
+    for number in [2, 1] {
+        gateway.nat.from_v6(&udp(number, 9), at(0), 0).unwrap();
+    }
+    assert_eq!(kinds(&gateway.changes(at(0))), [(1, true); 2]);
+    // The entry that is given first is the one that was freed first.
+    for now in [200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800, 2000] {
+        if now <= 1000 {
+            gateway.nat.from_v6(&udp(1, 9), at(now), 0).unwrap();
+        }
+        gateway.sweep(at(now));
+    }
+    assert_eq!(gateway.nat.subscribers(at(2000)).count(), 0);
+    gateway.nat.from_v6(&udp(1, 9), at(2000), 0).unwrap();
+    let (told, _) = gateway.scan(at(2000), u32::MAX);
+    assert_eq!(kinds(&told), [(1, false), (1, false), (1, true)], "in one scan");
+}
+
+/// Of which no session was told.
+#[test]
+fn a_binding_that_was_taken_over_ends_when_its_entry_is_used_anew() {
+    let sizes = Sizes { bibs: 1, sessions: 2, subscribers: 2 };
+    for other in [udp(2, 9), from_v6(Protocol::Tcp, (host(1), 4000), Segment::Syn)] {
+        let mut owner = Gateway::owner(1, Replicated::default(), blocks(8));
+        let mut standby = Gateway::new(1, Replicated::default(), Settings { sizes, ..blocks(8) });
+        let (addr, port) = owner.opened(1, 4000, at(0));
+        let mut changes = owner.changes(at(0));
+        // Another port of the block than the one that it will have.
+        changes[1].1[6..8].copy_from_slice(&(port ^ 1).to_be_bytes());
+        standby.apply_all(at(0), &changes[..2]);
+        standby.take_over(0, at(0));
+        standby.nat.remove_bib(Protocol::Tcp, (addr, port ^ 1), at(0)).unwrap();
+        for _ in 0..2 {
+            standby.sweep(at(0));
+        }
+        assert!(standby.nat.from_v6(&other, at(0), 0).is_ok_and(|it| it != (addr, port ^ 1)));
+        let told = standby.changes(at(0));
+        assert!(kinds(&told).contains(&(2, false)), "{told:?}");
+    }
+}
+
+#[test]
+fn a_scan_begins_anew() {
+    let mut gateway = single(ALL);
+    for number in 1..4 {
+        gateway.nat.from_v6(&udp(number, 9), at(0), 0).unwrap();
+    }
+    gateway.scan(at(0), 4);
+    gateway.replica.begin_anew();
+    let tell = &mut |_: Change<'_>| {};
+    let scanned = gateway.replica.scan(&gateway.nat, &mut gateway.sweeper, at(0), 9, tell);
+    assert_eq!((scanned.looked, scanned.is_complete), (9, true));
+}
+
+/// The scan has not come to the binding of the host before.
+#[test]
+fn a_fresh_session_of_a_subscriber_in_the_entry_of_another_waits() {
+    let sizes = Sizes { bibs: 3, sessions: 3, subscribers: 1 };
+    let mut gateway = Gateway::owner(1, ALL, Settings { sizes, ..blocks(8) });
+    gateway.nat.from_v6(&udp(1, 4000), at(0), 0).unwrap();
+    assert_eq!(gateway.changes(at(0)).len(), 3);
+    for now in [400, 800, 1200, 1201] {
+        gateway.sweep(at(now));
+    }
+    for port in [1, 2, 3] {
+        gateway.nat.from_v6(&udp(2, port), at(1201), 0).unwrap();
+    }
+    let mut told = Vec::new();
+    let tell = &mut |change: Change<'_>| told.push(owned(change));
+    gateway.replica.look_at(&gateway.nat, at(1201), &[3, 2], tell);
+    assert_eq!(told, []);
+    assert_eq!(gateway.changes(at(1201)).len(), 3 + 7);
+    assert_eq!(gateway.records(0, 9).len(), 7);
+}
+
 #[test]
 fn fresh_sessions_are_told_first() {
     let mut gateway = single(ALL);
