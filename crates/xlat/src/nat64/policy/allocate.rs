@@ -206,6 +206,12 @@ mod tests {
     }
 
     #[test]
+    fn each_pair_may_be_tried() {
+        let tried = [0, 1, 2].map(|hash| by_hash(block(1999, 2003), 80, hash));
+        assert_eq!(tried, [Some(2000), Some(2002), Some(2000)]);
+    }
+
+    #[test]
     fn one_port_is_no_pair() {
         assert_eq!(by_hash(block(2000, 2000), 1, 99), None);
     }

@@ -160,6 +160,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn ranges_that_meet_are_one_if_their_ports_are_the_same() {
+        let addr = |last| Ipv4Addr::new(192, 0, 2, last);
+        let ranges = [(0, 1, 80), (2, 2, 80), (3, 5, 443), (7, 8, 443)];
+        let spans =
+            Spans::of(ranges.map(|(a, b, port)| (addr(a), addr(b), (port, port))).into_iter());
+        let found = spans.0.iter().map(|span| (span.first as u8, span.last as u8, span.ports[0].0));
+        assert_eq!(found.collect::<Vec<_>>(), [(0, 2, 80), (3, 5, 443), (7, 8, 443)]);
+    }
+
     proptest! {
         /// Few addresses and ports, so that ranges meet, overlap and leave gaps.
         #[test]

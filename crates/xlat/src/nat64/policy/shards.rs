@@ -409,3 +409,31 @@ impl Settings {
         self.shards.as_ref().is_none_or(|shards| shards.ages(shards.partition.of_host(host)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_of_a_part_follow_each_other_from_address_to_address() {
+        // Slots of 256 ports, of which the first has 24 here: 1000 to 1023.
+        let [first, last] = [0, 1].map(|last| Ipv4Addr::new(192, 0, 2, last).to_bits());
+        let part = Part { first, last, slots: 100, base: 7, low: 1000, high: 2047, shift: 8 };
+        assert_eq!(part.per_address(), 5);
+        for (last, port, slot) in [
+            (0, 999, None),
+            (0, 1000, Some(7)),
+            (0, 1023, Some(7)),
+            (0, 1024, Some(8)),
+            (0, 2047, Some(11)),
+            (0, 2048, None),
+            (1, 1000, Some(12)),
+            (1, 2047, Some(16)),
+            (2, 1000, None),
+        ] {
+            let v4 = Ipv4Addr::new(192, 0, 2, last);
+            let found = part.contains(v4, port).then(|| part.slot(v4, port));
+            assert_eq!(found, slot, "{v4} {port}");
+        }
+    }
+}

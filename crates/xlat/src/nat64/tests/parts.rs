@@ -280,7 +280,8 @@ fn what_is_the_translators_own() {
         v6: (host(1), 80),
         v4: (Ipv4Addr::new(203, 0, 113, 8), 8080),
     };
-    let nat = nat(Settings { bib: vec![fixed], ..settings(pool(2000, 2999)) });
+    let pool = pool(2000, 2999);
+    let nat = nat(Settings { bib: vec![fixed], ..settings(pool.clone()) });
     for (protocol, addr, port, own) in [
         (Protocol::Udp, POOL, 2000, true),
         (Protocol::Tcp, POOL, 2999, true),
@@ -293,6 +294,8 @@ fn what_is_the_translators_own() {
         (Protocol::Tcp, POOL, 8080, false),
     ] {
         assert_eq!(nat.owns(protocol, addr, port), own, "{protocol:?} {addr} {port}");
+        let is_fixed = (protocol, (addr, port)) == (fixed.protocol, fixed.v4);
+        assert_eq!(pool.contains(addr, port) || is_fixed, own, "{protocol:?} {addr} {port}");
     }
     assert!(nat.owns_address(POOL) && nat.owns_address(fixed.v4.0));
     assert!(!nat.owns_address(SERVER.0));
