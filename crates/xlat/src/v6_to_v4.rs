@@ -231,7 +231,7 @@ fn size(
         return Ok(Size { total_len, dont_fragment, split: None });
     }
     if total_len > ipv4::MAX_LEN || split && (dont_fragment || gso.kind != GsoKind::None) {
-        let mtu = mtu4.min(ipv4::MAX_LEN - ipv4::HEADER_LEN) + ipv6::HEADER_LEN - ipv4::HEADER_LEN;
+        let mtu = mtu4 + ipv6::HEADER_LEN - ipv4::HEADER_LEN;
         return Err(Stop::too_big(mtu.max(IPV6_MIN_MTU as usize)));
     }
     Ok(Size { total_len, dont_fragment, split: split.then_some(mtu4) })

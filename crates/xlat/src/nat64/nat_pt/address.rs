@@ -301,9 +301,8 @@ impl Nat64 {
         let view = self.view(now, 0);
         let Some((_, own)) = view.bib4((addr, 0), 0) else { return false };
         let ended = own.change(state::LIVE, state::DEAD);
-        let under = view.regions.bibs.iter().filter(|bib| {
-            bib.protocol.load(Relaxed) != 0 && bib.state() == state::LIVE && bib.v4().0 == addr
-        });
+        let bibs = view.regions.bibs.iter();
+        let under = bibs.filter(|bib| bib.protocol.load(Relaxed) != 0 && bib.v4().0 == addr);
         for bib in under {
             if bib.change(state::LIVE, state::DEAD)
                 && let Some(protocol) = Protocol::of(bib.protocol.load(Relaxed))

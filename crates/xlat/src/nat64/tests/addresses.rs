@@ -240,7 +240,10 @@ fn what_the_operator_binds_stays_and_makes_others_go() {
         dynamic.bind_by_name(host(9), at(0), 0).unwrap();
         dynamic.bind_by_name(host(7), at(0), 0).unwrap();
     }
-    let nat = dynamic.reconfigured(settings_of(Addresses { fixed, ..addresses(false) })).unwrap();
+    let both = Addresses { fixed, pool: Vec::new(), ..addresses(false) };
+    assert!(both.contains(ADDRESS) && !both.contains(CLIENT.0));
+    let both = Addresses { pool: addresses(false).pool, ..both };
+    let nat = dynamic.reconfigured(settings_of(both)).unwrap();
     assert!(nat.make_fixed_addresses(at(1)).is_empty());
     assert_eq!(nat.bind_by_name(host(7), at(1), 0), Ok(Bound { addr: ADDRESS, is_fixed: true }));
     let mut sweeper = Sweeper::new();

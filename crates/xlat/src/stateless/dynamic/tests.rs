@@ -55,7 +55,17 @@ impl Bench {
     }
 
     fn with_prefix(pool6: &str, pool: &[&str], clients: &[&str], hairpin: bool) -> Bench {
-        let eam = MAPPED.map(|(v4, v6)| Eam::new(v4.into(), v6.into()).unwrap());
+        Bench::with(pool6, pool, clients, hairpin, &MAPPED)
+    }
+
+    fn with(
+        pool6: &str,
+        pool: &[&str],
+        clients: &[&str],
+        hairpin: bool,
+        mapped: &[(Ipv4Addr, Ipv6Addr)],
+    ) -> Bench {
+        let eam = mapped.iter().map(|(v4, v6)| Eam::new((*v4).into(), (*v6).into()).unwrap());
         let config = Config {
             pool6: vec![pool6.parse().unwrap()],
             eam: EamTable::new(eam).unwrap(),
@@ -261,6 +271,12 @@ fn hosts_reach_each_other_by_their_addresses() {
     let outer: Ends = (embedded(second).into(), host(1).into());
     let inner: Ends = (host(1).into(), embedded(second).into());
     assert_eq!(bench.error(host(2), (embedded(first), host(2))), Ok((outer, inner)));
+
+    // Also where no address is mapped explicitly.
+    let mut bench = Bench::with("2001:db8:64::/96", &["198.51.100.0/29"], &[], true, &[]);
+    let (first, second) = bench.pair();
+    let to: Ends = (embedded(first).into(), host(2).into());
+    assert_eq!(bench.udp(host(1), embedded(second)), Ok(to));
 
     let mut bench = Bench::new(&["198.51.100.0/29"], &[], false);
     let (first, second) = bench.pair();

@@ -176,7 +176,21 @@ fn nothing_is_kept_beyond_what_all_may_hold() {
         });
         assert_eq!(kept, Some((true, 16_000)), "{number}");
     }
-    // 2,098 times 16,000 octets are more than 32 MiB.
+    // With 2,432 octets more there are 32 MiB.
+    let entry =
+        Entry { connection: begun(), label: "editor", counters: Arc::default(), network: 1 };
+    assert!(store.put(key(2999), entry));
+    for (place, len) in [(1, 2000), (2, 431), (3, 1)] {
+        let kept = store.with(&key(2999), |entry, may_keep| {
+            let fields = data(1001 + 2000 * place, 5001);
+            pass(&mut entry.connection, Side::V6, fields, &early[..len]);
+            may_keep
+        });
+        assert_eq!(kept, Some(true));
+    }
+    assert_eq!(store.with(&key(1), |_, may_keep| may_keep), Some(false));
+    store.remove(&key(2999));
+    // 2,098 times 16,000 octets are more.
     store.with(&key(0), |entry, _| entry.connection.release()).unwrap();
     assert_eq!(store.with(&key(1), |_, may_keep| may_keep), Some(true));
     for number in 3000..3002 {
