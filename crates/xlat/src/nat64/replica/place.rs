@@ -92,8 +92,10 @@ impl<'a> Place<'a> {
     fn remove_subscriber(&mut self, entry: u32) {
         if let Some(subscriber) = self.has_subscriber(entry) {
             self.set_blocks(entry, subscriber, &[]);
-            // One that still has sessions or ports without a record ends with those.
-            self.sweeper.remove_subscriber(&self.view, entry);
+            // One that still has sessions or ports without a record ends after those.
+            if !self.sweeper.remove_subscriber(&self.view, entry) {
+                subscriber.end();
+            }
         }
         self.told.remove_subscriber(entry);
     }

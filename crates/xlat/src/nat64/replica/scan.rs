@@ -442,8 +442,7 @@ impl Replica {
         }
     }
 
-    /// Ends a session in `only` or in a shard that this scan prunes, which has no record though its BIB entry has one. A
-    /// sweep removes it.
+    /// Ends a session without a record, in `only` or in a shard that this scan prunes. A sweep removes it.
     pub(super) fn prune_session(
         &self,
         view: &View<'_>,
