@@ -1,6 +1,7 @@
 //! Two gateways, one of which has the other's records.
 
 mod application;
+mod losses;
 mod model;
 mod ownership;
 mod records;
