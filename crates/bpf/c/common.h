@@ -14,6 +14,10 @@
 
 #define always_inline static __always_inline
 
+/* Reads a field once that other threads may change. */
+#define READ_ONCE(field) (*(const volatile __typeof__(field) *)&(field))
+#define WRITE_ONCE(field, value) (*(volatile __typeof__(field) *)&(field) = (value))
+
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 #define ETHERNET_LEN 14

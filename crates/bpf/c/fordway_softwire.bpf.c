@@ -5,9 +5,6 @@
  * packets go on as they arrived. Nothing is dropped here, because the core sends an ICMP error about most of what it
  * drops.
  */
-/* Direct forwarding looks each packet up twice: as it arrives, and as it leaves. */
-#define ROUTES_BITS 13
-
 #include "frame_tc.h"
 
 #include "outcome.h"

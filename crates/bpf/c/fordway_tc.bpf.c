@@ -4,9 +4,6 @@
  * carries it out, outcome.h counts. Until carry_out the packet is untouched, so packets that are not translated go on as
  * they arrived.
  */
-/* Direct forwarding looks each packet up twice: as it arrives, and as it leaves. */
-#define ROUTES_BITS 13
-
 #include "frame_tc.h"
 
 #include "icmp_error.h"

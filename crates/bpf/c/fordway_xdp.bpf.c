@@ -4,8 +4,6 @@
  * before the stack sees them, routed by the kernel's tables (pair.h), and sent. Packets that it does not translate, or
  * can't route, reach the stack as they arrived, and with it the interface.
  */
-#define ROUTES_BITS 12
-
 #include "frame_xdp.h"
 
 #include "outcome.h"

@@ -4,9 +4,6 @@
  * v6_to_v4.h finds or makes its session, routing.h finds the route of the translated packet, xdp.h carries the plan out.
  * Packets that it does not translate reach the stack as they arrived, and with it the interface.
  */
-/* Each packet is looked up twice: as it arrives, and as it leaves. */
-#define ROUTES_BITS 13
-
 #include "frame_xdp.h"
 
 #include "mss.h"

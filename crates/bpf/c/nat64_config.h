@@ -26,8 +26,4 @@ always_inline int has_dynamic4(int hook)
 /* A loop that stays one: the programs are verified faster than they would be unrolled. */
 #define LOOP _Pragma("clang loop unroll(disable)") for
 
-/* Reads a field once that other threads may change. */
-#define READ_ONCE(field) (*(const volatile __typeof__(field) *)&(field))
-#define WRITE_ONCE(field, value) (*(volatile __typeof__(field) *)&(field) = (value))
-
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * What stateless translation at XDP knows of two hosts that talk: whether their packets are the translator's, what
- * their addresses become, and where the translated packets leave. Cached as routing.h says.
+ * their addresses become, and where the translated packets leave. Kept as routing.h says of answers, and in front of them.
  */
 #ifndef FORDWAY_PAIR_H
 #define FORDWAY_PAIR_H
@@ -9,16 +9,15 @@
 #include "common.h"
 #include "headers.h"
 #include "maps.h"
-#include "routing.h"
+#include "route_cache.h"
 #include "v4_to_v6.h"
 #include "v6_to_v4.h"
 #include "xdp.h"
 
-/* An entry of the cache; it begins as struct route does. */
 struct pair {
 	/* Of packets as they arrive. */
 	struct route_key key;
-	__u64 tick;
+	struct asked asked;
 	/* Of translated packets. `verdict` is UNMATCHED if the packets are not the translator's. */
 	struct way way;
 	/* The device's own link-layer address. */
@@ -37,7 +36,15 @@ struct pair {
 	};
 };
 
-ROUTES_MAP(struct pair);
+#define PAIRS_BITS 12
+
+/* Direct mapped. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1 << PAIRS_BITS);
+	__type(key, __u32);
+	__type(value, struct pair);
+} pairs SEC(".maps");
 
 /* Maps both addresses of a pair, as the core does for anything but ICMP errors. */
 always_inline verdict map_pair(int to_v6, struct pair *pair)
@@ -70,19 +77,32 @@ always_inline verdict map_pair(int to_v6, struct pair *pair)
 	return v;
 }
 
-/* Fills in everything but key and tick. */
+/* An answer that two others make is as old as the older one. */
+always_inline void join(struct asked *asked, const struct asked *other)
+{
+	if (other->at < asked->at)
+		asked->at = other->at;
+	if (other->generation != asked->generation)
+		asked->generation = 0;
+}
+
+/* Fills in everything but the key. */
 always_inline void find_pair(struct xdp_md *ctx, int to_v6, struct pair *pair)
 {
 	__u32 device = pair->key.ifindex;
 	const __u64 *mac = bpf_map_lookup_elem(&macs, &device);
 	struct route_key key = pair->key;
+	const struct route *route = mac ? route_of(ctx, &key) : 0;
 
 	pair->mac = mac ? *mac : 0;
 	pair->way.verdict = UNMATCHED;
-	if (!mac)
+	__builtin_memset(&pair->asked, 0, sizeof(pair->asked));
+	if (!route)
 		return;
-	ask_routing(ctx, &key, &pair->way);
-	verdict v = pair->way.is_ours ? map_pair(to_v6, pair) : UNMATCHED;
+	pair->asked = route->asked;
+	if (!route->way.is_ours)
+		return;
+	verdict v = map_pair(to_v6, pair);
 	if (v != GO_ON) {
 		pair->way.verdict = v;
 		return;
@@ -90,7 +110,12 @@ always_inline void find_pair(struct xdp_md *ctx, int to_v6, struct pair *pair)
 	__u8 tos = traffic_class(key.tos);
 	key = to_v6 ? route_key_v6(device, tos, &pair->v6.src, &pair->v6.dst)
 		    : route_key_v4(device, tos, pair->v4.src, pair->v4.dst);
-	ask_routing(ctx, &key, &pair->way);
+	route = route_of(ctx, &key);
+	pair->way.verdict = PASS_ON(FW_PASS_NO_ROUTE);
+	if (!route)
+		return;
+	pair->way = route->way;
+	join(&pair->asked, &route->asked);
 }
 
 /* The pair of a packet's hosts; 0: its header is out of reach. */
@@ -100,10 +125,13 @@ always_inline const struct pair *pair_of(struct xdp_md *ctx, const struct packet
 
 	if (!read_route_key(p, to_v6, ctx->ingress_ifindex, &key))
 		return 0;
-	int is_known;
-	struct pair *pair = CACHED_ROUTE(&key, is_known);
-	if (pair && !is_known)
-		find_pair(ctx, to_v6, pair);
+	struct news news = read_news();
+	__u32 place = route_hash(&key, 0, PAIRS_BITS);
+	struct pair *pair = bpf_map_lookup_elem(&pairs, &place);
+	if (!pair || (is_current(&pair->asked, &news) && is_same_route(&pair->key, &key, 0)))
+		return pair;
+	pair->key = key;
+	find_pair(ctx, to_v6, pair);
 	return pair;
 }
 

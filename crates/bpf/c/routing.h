@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The kernel's routing: where it sends packets between two hosts. An answer is kept until the kernel's clock's next
- * tick (1 to 10 ms), since one lookup costs more than all of the translation. A change of routes, neighbours or
- * devices takes effect with the next tick.
+ * The kernel's routing: where it sends packets between two hosts. An answer is kept, since one lookup costs more than all of
+ * the translation: for some time while the daemon says that nothing has changed (struct fw_routing); without a daemon until
+ * the kernel's clock's next tick (1 to 10 ms).
  */
 #ifndef FORDWAY_ROUTING_H
 #define FORDWAY_ROUTING_H
@@ -39,22 +39,38 @@ struct way {
 	struct hop hop;
 };
 
-/* An entry of the cache. */
+/* When the kernel was asked. */
+struct asked {
+	/* In ticks of the kernel's clock, but as nanoseconds. */
+	__u64 at;
+	/* fw_routing's generation; 0: the answer is good for this tick alone. */
+	__u64 generation;
+};
+
+/* An entry of a cache; other caches have more behind these. */
 struct route {
 	struct route_key key;
-	/* The tick in which the kernel was asked. */
-	__u64 tick;
+	struct asked asked;
 	struct way way;
 };
 
-/* The cache: direct mapped, one for each processor. Entries begin as struct route does. ROUTES_BITS is each object's. */
-#define ROUTES_MAP(entry)                                                                                             \
-	struct {                                                                                                      \
-		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);                                                              \
-		__uint(max_entries, 1 << ROUTES_BITS);                                                                \
-		__type(key, __u32);                                                                                   \
-		__type(value, entry);                                                                                 \
-	} routes SEC(".maps")
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fw_routing);
+} routing SEC(".maps");
+
+/* The state of fw_routing as a packet finds it. */
+struct news {
+	__u64 now;
+	/* 0: nobody listens. */
+	__u64 generation;
+	/* All bits, or none. */
+	__u64 by_destination;
+	__u64 life;
+};
 
 always_inline struct route_key route_key_v4(__u32 ifindex, __u8 tos, __be32 src, __be32 dst)
 {
@@ -87,45 +103,61 @@ always_inline int read_route_key(const struct packet *p, int to_v6, __u32 ifinde
 	return 1;
 }
 
-always_inline int is_same_route(const struct route_key *a, const struct route_key *b)
+always_inline struct news read_news(void)
 {
-	return ((a->address[0] ^ b->address[0]) | (a->address[1] ^ b->address[1]) | (a->address[2] ^ b->address[2]) |
-		(a->address[3] ^ b->address[3]) | (a->ifindex ^ b->ifindex) | (a->family ^ b->family) |
-		(a->tos ^ b->tos) | (a->ports ^ b->ports) | (a->protocol ^ b->protocol)) == 0;
+	__u32 zero = 0;
+	struct news news = { .now = bpf_ktime_get_coarse_ns() };
+	const struct fw_routing *found = bpf_map_lookup_elem(&routing, &zero);
+
+	if (found && news.now < READ_ONCE(found->until)) {
+		news.generation = READ_ONCE(found->generation);
+		news.by_destination = -READ_ONCE(found->by_destination);
+		news.life = found->life;
+	}
+	return news;
 }
 
-/* Multiplicative hashing: the upper bits depend on all the lower ones. */
-always_inline __u32 route_index(const struct route_key *key)
+/* Whether an answer is still good. */
+always_inline int is_current(const struct asked *asked, const struct news *news)
 {
-	__u64 mixed = key->address[0] * 0x9e3779b97f4a7c15ull ^ key->address[1] * 0xc2b2ae3d27d4eb4full ^
+	return asked->at == news->now || (asked->generation && asked->generation == news->generation &&
+					  news->now - asked->at < news->life);
+}
+
+/* The bits of a key's source address, by word. */
+always_inline __u64 source_bits(const struct route_key *key, int word)
+{
+	return key->family == AF_INET ? (word ? 0 : 0xffffffff) : ~0ull;
+}
+
+/* Whether the kernel sends packets of both keys the same way; `ignored`: all bits of what it does not look at, if it looks at
+ * destinations alone. */
+always_inline int is_same_route(const struct route_key *a, const struct route_key *b, __u64 ignored)
+{
+	__u64 source = ((a->address[0] ^ b->address[0]) & ~(ignored & source_bits(b, 0))) |
+		       ((a->address[1] ^ b->address[1]) & ~(ignored & source_bits(b, 1)));
+	__u64 flow = (a->ports ^ b->ports) | (a->protocol ^ b->protocol);
+
+	return (source | (a->address[2] ^ b->address[2]) | (a->address[3] ^ b->address[3]) | (flow & ~ignored) |
+		(a->ifindex ^ b->ifindex) | (a->family ^ b->family) | (a->tos ^ b->tos)) == 0;
+}
+
+/* A hash of `bits` bits. Multiplicative: the upper bits depend on all the lower ones. */
+always_inline __u32 route_hash(const struct route_key *key, __u64 ignored, __u32 bits)
+{
+	__u64 mixed = (key->address[0] & ~(ignored & source_bits(key, 0))) * 0x9e3779b97f4a7c15ull ^
+		      (key->address[1] & ~(ignored & source_bits(key, 1))) * 0xc2b2ae3d27d4eb4full ^
 		      key->address[2] * 0x165667b19e3779f9ull ^ key->address[3] * 0xd6e8feb86659fd93ull ^
-		      ((__u64)key->protocol << 32 | key->ports) * 0xff51afd7ed558ccdull;
-	return (mixed ^ mixed >> 32) * 0x9e3779b97f4a7c15ull >> (64 - ROUTES_BITS);
+		      (((__u64)key->protocol << 32 | key->ports) & ~ignored) * 0xff51afd7ed558ccdull;
+	return (mixed ^ mixed >> 32) * 0x9e3779b97f4a7c15ull >> (64 - bits);
 }
-
-/*
- * The entry of `routes` for a key, or 0. `found`: it holds an answer of this tick. If it does not, key and tick are
- * written already, and the caller fills in the rest.
- */
-#define CACHED_ROUTE(wanted, found)                                                                                   \
-	({                                                                                                            \
-		__u32 route_place = route_index(wanted);                                                              \
-		__typeof__(*routes.value) *cached = bpf_map_lookup_elem(&routes, &route_place);                       \
-		__u64 now_tick = bpf_jiffies64();                                                                     \
-		(found) = cached && cached->tick == now_tick && is_same_route(&cached->key, wanted);                  \
-		if (cached && !(found)) {                                                                             \
-			cached->key = *(wanted);                                                                      \
-			cached->tick = now_tick;                                                                      \
-		}                                                                                                     \
-		cached;                                                                                               \
-	})
 
 /* Whether a device takes redirected frames: each kind of frame has its own answer. A translator's interface never does,
  * since its output does not go back into it. */
 always_inline int takes_redirected(__u32 ifindex);
 
-/* Asks the kernel. */
-always_inline void ask_routing(FRAME *frame, const struct route_key *key, struct way *way)
+/* Asks the kernel. Whether the answer may be kept: an unknown neighbour may answer any moment. */
+always_inline int ask_routing(FRAME *frame, const struct route_key *key, struct way *way)
 {
 	struct bpf_fib_lookup fib = {
 		.family = key->family,
@@ -152,11 +184,12 @@ always_inline void ask_routing(FRAME *frame, const struct route_key *key, struct
 		       fib.ifindex == config.tun_ifindex;
 	way->verdict = PASS_ON(FW_PASS_NO_ROUTE);
 	if (found != BPF_FIB_LKUP_RET_SUCCESS)
-		return;
+		return way->is_ours || (found > 0 && found != BPF_FIB_LKUP_RET_NO_NEIGH);
 	way->verdict = takes_redirected(fib.ifindex) ? GO_ON : PASS_ON(FW_PASS_NO_REDIRECT);
 	way->ifindex = fib.ifindex;
 	way->mtu = fib.mtu_result;
 	note_hop(&way->hop, &fib);
+	return 1;
 }
 
 #endif

@@ -225,7 +225,8 @@ abi_struct! {
     icmp_node_id: u8,
     direct: u8,
     by_pod: u8,
-    reserved: [u8; 5],
+    routes_bits: u8,
+    reserved: [u8; 4],
 }
 
 abi_struct! {
@@ -351,6 +352,15 @@ abi_struct! {
     tagged: u64,
     routed: u64,
     handed_over: u64,
+}
+
+abi_struct! {
+    /// Value of map `routing`.
+    FwRouting = "fw_routing", 32;
+    generation: u64,
+    until: u64,
+    by_destination: u64,
+    life: u64,
 }
 
 abi_struct! {

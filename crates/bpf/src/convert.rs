@@ -74,6 +74,7 @@ fn common(extra: Extra, traffic_class: TrafficClass) -> FwConfig {
         trace: u8::from(extra.trace.is_some()),
         keep_order: u8::from(extra.keep_order),
         direct: u8::from(extra.direct),
+        routes_bits: routes_bits(libbpf_rs::num_possible_cpus().unwrap_or(1)),
         ..FwConfig::zeroed()
     };
     if let TrafficClass::Set(octet) = traffic_class {
@@ -81,6 +82,16 @@ fn common(extra: Extra, traffic_class: TrafficClass) -> FwConfig {
         fw.traffic_class = octet;
     }
     fw
+}
+
+/// Places of the cache of routing answers for each processor, as a power of two: some 27 MB on all processors together, since
+/// each has its share of the hosts as well, but no fewer than serve a gateway with few hosts.
+fn routes_bits(processors: usize) -> u8 {
+    const LEAST: u32 = 12;
+    const MOST: u32 = 17;
+    const ALL: u32 = 18;
+    (ALL - processors.clamp(1, 1 << ALL).next_power_of_two().ilog2().min(ALL)).clamp(LEAST, MOST)
+        as u8
 }
 
 /// A random number: a hash of nothing, with the library's random key.

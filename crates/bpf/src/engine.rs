@@ -1,6 +1,7 @@
 //! The objects of one translator, loaded for a hook.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use fordway_softwire::Role;
 use fordway_xlat::Config;
@@ -18,8 +19,8 @@ use crate::object::{Programs, Request};
 use crate::pins::{Counted, Pin, Pins};
 use crate::program::ObjectFile;
 use crate::{
-    Error, Hook, Options, Place, Program, Result, Stateful, Totals, Tunnels, Unsupported, counters,
-    sys,
+    Error, Hook, Options, Place, Program, Result, RoutingNews, Stateful, Totals, Tunnels,
+    Unsupported, counters, sys,
 };
 
 /// The loaded objects.
@@ -30,6 +31,7 @@ pub(crate) struct Engine {
     places: Vec<(Program, Place, u32)>,
     /// The programs in front of routing.
     front: Option<Front>,
+    routing: Option<Arc<RoutingNews>>,
     is_stateful: bool,
     is_shared: bool,
     /// Counters of earlier programs in front of routing.
@@ -143,7 +145,12 @@ impl Engine {
         virtual_macs
             .iter()
             .filter(|(device, _)| devices.contains(device))
-            .try_for_each(|&(device, mac)| xdp.take_virtual(device, mac_number(mac)))
+            .try_for_each(|&(device, mac)| xdp.take_virtual(device, mac_number(mac)))?;
+        // Which devices take frames is part of what programs remember.
+        if let Some(routing) = &self.routing {
+            routing.changed();
+        }
+        Ok(())
     }
 
     /// What the programs counted.
@@ -202,7 +209,8 @@ fn load(
     };
     let stateful = options.stateful.as_ref();
     let tunnels = options.tunnels.as_ref();
-    let mut loader = Loader { config, stateful, tunnels, pins, fresh };
+    let routing = options.routing.as_deref();
+    let mut loader = Loader { config, stateful, tunnels, routing, pins, fresh };
     let tc_programs: Vec<Program> = places.iter().map(|place| place.0).collect();
     let earlier_trace = earlier.and_then(Engine::trace);
     let tc = loader.load(at_tun.file(), Counted::Tc, &tc_programs, extra, earlier_trace)?;
@@ -215,7 +223,8 @@ fn load(
     }
     let is_stateful = stateful.is_some();
     let is_shared = stateful.is_some_and(|it| it.gates.is_some());
-    Ok(Engine { tc, places, front, is_stateful, is_shared, former_counters, fresh: Vec::new() })
+    let (routing, fresh) = (options.routing.clone(), Vec::new());
+    Ok(Engine { tc, places, front, routing, is_stateful, is_shared, former_counters, fresh })
 }
 
 /// The programs at the TUN device, and at egress and ingress of an uplink.
@@ -360,6 +369,7 @@ struct Loader<'a> {
     config: &'a Config,
     stateful: Option<&'a Stateful>,
     tunnels: Option<&'a Tunnels>,
+    routing: Option<&'a RoutingNews>,
     pins: &'a Pins,
     fresh: &'a mut Vec<Pin>,
 }
@@ -398,6 +408,7 @@ impl Loader<'_> {
             eam: eam_in_maps(self.config).then(|| self.config.eam.entries()),
             state: state.as_ref().map(|(maps, config)| (*maps, config)),
             gates: self.stateful.and_then(Stateful::gates),
+            routing: self.routing.map(|routing| routing.map()),
             tunnels: tunnels.as_ref().map(|(maps, config)| (*maps, config)),
             pods: None,
             counters: usable.map(AsFd::as_fd),

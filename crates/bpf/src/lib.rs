@@ -37,6 +37,7 @@ mod pod_hook;
 mod pods;
 mod program;
 mod reason;
+mod routing;
 mod softwire_maps;
 mod state_maps;
 #[allow(unsafe_code)]
@@ -61,6 +62,7 @@ pub use pods::{
 };
 pub use program::{Place, Program};
 pub use reason::{Outcome, PassReason};
+pub use routing::RoutingNews;
 pub use softwire_maps::SoftwireMaps;
 pub use state_maps::{Left, Origin, StateMaps, StateMemory};
 pub use totals::Totals;

@@ -122,6 +122,7 @@ impl Loaded {
                 state: stateful.map(|stateful| &*stateful.maps).zip(nat64.as_ref()),
                 tunnels: tunnels.map(|tunnels| &*tunnels.maps).zip(softwire.as_ref()),
                 gates: stateful.and_then(Stateful::gates),
+                routing: None,
                 pods: None,
                 counters: None,
                 trace: None,

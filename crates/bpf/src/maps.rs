@@ -40,6 +40,9 @@ state_maps! {
 /// Name of the map of a cluster's gates.
 pub(crate) const GATES: &str = "nat64_gates";
 
+/// Name of the map that tells programs whether the kernel's routing has changed.
+pub(crate) const ROUTING: &str = "routing";
+
 /// Makes of libbpf's error about a map this crate's.
 pub(crate) fn failed(
     operation: &'static str,

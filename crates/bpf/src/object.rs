@@ -17,7 +17,7 @@ use crate::abi::{
 use crate::capture::captured;
 use crate::convert::fw_eam;
 use crate::error::io_error;
-use crate::maps::GATES;
+use crate::maps::{GATES, ROUTING};
 use crate::program::{CONSTANTS, ObjectFile, Program};
 use crate::state_maps::MARKS;
 use crate::{Error, Result, SoftwireMaps, StateMaps, maps, sys};
@@ -38,6 +38,8 @@ pub(crate) struct Request<'a> {
     pub(crate) state: Option<(&'a StateMaps, &'a FwNat64Config)>,
     /// In a cluster: which packets may be translated.
     pub(crate) gates: Option<BorrowedFd<'a>>,
+    /// In front of routing: what is heard of changes of routes.
+    pub(crate) routing: Option<BorrowedFd<'a>>,
     /// The bindings of softwires, and what the programs know of them.
     pub(crate) tunnels: Option<(&'a SoftwireMaps, &'a FwSoftwireConfig)>,
     /// The entries of pods.
@@ -197,9 +199,16 @@ fn set_maps(object: &mut OpenObject, request: Request<'_>) -> libbpf_rs::Result<
                 map.set_autocreate(false)?;
             }
             "pods" => request.pods.map_or(Ok(()), |pods| map.reuse_fd(pods))?,
-            "routes" if request.programs.iter().all(|program| !program.is_in_front()) => {
+            "routes" | "pairs" | ROUTING
+                if request.programs.iter().all(|program| !program.is_in_front()) =>
+            {
                 map.set_autocreate(false)?;
             }
+            "routes" => {
+                let processors = libbpf_rs::num_possible_cpus()? as u32;
+                map.set_max_entries(processors << request.config.routes_bits)?;
+            }
+            ROUTING => request.routing.map_or(Ok(()), |routing| map.reuse_fd(routing))?,
             "trace" => match request.trace {
                 _ if request.config.trace == 0 => map.set_autocreate(false)?,
                 Some(trace) => map.reuse_fd(trace)?,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fordway_xlat::nat64::Settings;
 
-use crate::{ShardGates, SoftwireMaps, StateMaps};
+use crate::{RoutingNews, ShardGates, SoftwireMaps, StateMaps};
 
 /// Where the programs are attached. Numbers are interface indices in the calling thread's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +84,9 @@ pub struct Options {
     /// At the ingress of devices, which have to be Ethernet ones then: a translated packet leaves at once by the device to
     /// which the kernel routes it, past the stack and its packet filters. What has no such route arrives from the TUN device.
     pub direct: bool,
+    /// In front of routing: what programs hear of changes of routes. `None`: they ask the kernel again with each tick of its
+    /// clock.
+    pub routing: Option<Arc<RoutingNews>>,
     /// Attach by clsact filters even where the kernel has tcx links.
     pub force_clsact: bool,
     /// Of a stateful translator: its settings and tables.
@@ -130,6 +133,7 @@ impl Options {
             pass_rate: None,
             virtual_macs: Vec::new(),
             direct: false,
+            routing: None,
             force_clsact: false,
             stateful: None,
             tunnels: None,

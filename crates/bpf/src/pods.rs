@@ -192,6 +192,7 @@ impl Pods {
             state: None,
             tunnels: None,
             gates: None,
+            routing: None,
             pods: Some(self.map.as_fd()),
             counters: None,
             trace: None,

@@ -12,7 +12,7 @@
 //! - [`NeighbourSocket`]: duplicate address detection for addresses of others;
 //! - [`ProcessLock`], [`BriefLock`]: what one process has to itself;
 //! - [`RecvBatch`], [`SendBatch`]: many datagrams with one system call;
-//! - [`ChangeWatch`]: hearing of changes of the network;
+//! - [`ChangeWatch`]: hearing of changes of the network; [`RoutingWatch`]: of those that concern forwarded packets;
 //! - [`NetNs`]: network namespaces; [`privilege`]: capabilities; [`Host`]: what the host offers.
 //!
 //! Everything is synchronous. Interfaces are given by name, prefixes as [`ipnet`] types. Errors name operation and
@@ -38,6 +38,7 @@ mod netfilter;
 mod netlink;
 pub mod privilege;
 mod route;
+mod routing_watch;
 mod rule;
 mod socket;
 #[allow(unsafe_code)]
@@ -64,6 +65,7 @@ pub use neighbour::NeighbourProxy;
 pub use neighbour_socket::{Heard, NeighbourReceiver, NeighbourSocket};
 pub use netlink::Netlink;
 pub use route::{NextHop, Route, RouteFilter, RouteKind, table};
+pub use routing_watch::RoutingWatch;
 pub use rule::Rule;
 pub use socket::{BoundSocket, Transport, bound_sockets};
 pub use sys::datagrams::{Datagram, Peer, RecvBatch, SendBatch, Told};

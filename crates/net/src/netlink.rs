@@ -87,6 +87,35 @@ impl Netlink {
         Ok(all)
     }
 
+    /// Looks at all objects of a kind of both IP versions, one after the other: of those that change meanwhile perhaps at some
+    /// twice, or at none. One that can't be read is an error. A kernel without one of the IP versions has none.
+    pub(crate) fn look_at_both(
+        &mut self,
+        message: impl Fn(AddressFamily) -> RouteNetlinkMessage,
+        operation: &str,
+        mut look: impl FnMut(RouteNetlinkMessage),
+    ) -> Result<()> {
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            self.sequence = self.sequence.wrapping_add(1);
+            let operation = || operation.to_owned();
+            let (sequence, look) = (self.sequence, &mut look);
+            let asked = stream(
+                &self.socket,
+                message(family),
+                NLM_F_DUMP,
+                sequence,
+                false,
+                &operation,
+                look,
+            );
+            match asked {
+                Err(error) if error.is_unsupported() => {}
+                other => drop(other?),
+            }
+        }
+        Ok(())
+    }
+
     fn exchange(
         &mut self,
         message: RouteNetlinkMessage,
@@ -135,18 +164,37 @@ pub(crate) fn exchange<T>(
 where
     T: NetlinkSerializable + NetlinkDeserializable + Debug + Into<NetlinkPayload<T>>,
 {
+    let mut answers = Vec::new();
+    let keep = &mut |answer| answers.push(answer);
+    let is_list = flags & NLM_F_DUMP == NLM_F_DUMP;
+    let interrupted = stream(socket, message, flags, sequence, is_list, operation, keep)?;
+    Ok((answers, interrupted))
+}
+
+/// As [`exchange`], but each answer is given away as it comes. `skips`: those that can't be read are passed over.
+fn stream<T>(
+    socket: &Socket,
+    message: T,
+    flags: u16,
+    sequence: u32,
+    skips: bool,
+    operation: &dyn Fn() -> String,
+    look: &mut dyn FnMut(T),
+) -> Result<bool>
+where
+    T: NetlinkSerializable + NetlinkDeserializable + Debug + Into<NetlinkPayload<T>>,
+{
     let failed =
         |source: io::Error, detail| Error::Netlink { operation: operation(), source, detail };
     let unexpected = |reason: String| Error::Answer { operation: operation(), reason };
     let request = serialize(message, flags, sequence);
     socket.send(&request, 0).map_err(|error| failed(error, None))?;
 
-    let mut answers = Vec::new();
     let mut interrupted = false;
     loop {
         let (datagram, _) = socket.recv_from_full().map_err(|error| failed(error, None))?;
         let mut rest = datagram.as_slice();
-        while let Some(answer) = next(&mut rest, flags & NLM_F_DUMP == NLM_F_DUMP) {
+        while let Some(answer) = next(&mut rest, skips) {
             let answer = answer.map_err(unexpected)?;
             // An answer to a request that was given up on earlier.
             if answer.header.sequence_number != sequence {
@@ -154,14 +202,14 @@ where
             }
             interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
             match answer.payload {
-                NetlinkPayload::InnerMessage(message) => answers.push(message),
-                NetlinkPayload::Done(done) if done.code == 0 => return Ok((answers, interrupted)),
+                NetlinkPayload::InnerMessage(message) => look(message),
+                NetlinkPayload::Done(done) if done.code == 0 => return Ok(interrupted),
                 NetlinkPayload::Done(done) => {
                     let error = io::Error::from_raw_os_error(done.code.saturating_abs());
                     return Err(failed(error, explanation(&done.extended_ack)));
                 }
                 NetlinkPayload::Error(error) if error.raw_code() == 0 => {
-                    return Ok((answers, interrupted));
+                    return Ok(interrupted);
                 }
                 NetlinkPayload::Error(error) => {
                     return Err(failed(error.to_io(), explanation_of(&error)));

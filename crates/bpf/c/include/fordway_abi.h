@@ -239,7 +239,9 @@ struct fw_config {
 	__u8 direct;
 	/* Programs of many pods: the IPv6 address of the only explicit mapping is in the pod's entry (pod.h). */
 	__u8 by_pod;
-	__u8 reserved[5];
+	/* In front of routing: places of the cache of routing answers for each processor, as a power of two. */
+	__u8 routes_bits;
+	__u8 reserved[4];
 };
 _Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 88, "fw_config");
 
@@ -282,6 +284,19 @@ struct fw_counters {
 	__u64 handed_over;
 };
 _Static_assert(sizeof(struct fw_counters) == 48 + 1024 + 256 + 56 + 48 + 32, "fw_counters");
+
+/* The only entry of the array `routing`: what the daemon hears of the kernel's routing. */
+struct fw_routing {
+	/* Another number after each change of routes, rules, neighbours, addresses or devices. Never 0. */
+	__u64 generation;
+	/* Until when changes are heard: CLOCK_MONOTONIC, in nanoseconds. */
+	__u64 until;
+	/* 1: routes are chosen by destination, device and Type of Service alone; 0: perhaps not. */
+	__u64 by_destination;
+	/* For how long an answer is kept at most, in nanoseconds: not everything is heard. */
+	__u64 life;
+};
+_Static_assert(sizeof(struct fw_routing) == 32, "fw_routing");
 
 #define FW_POD_NAME 96
 

@@ -37,7 +37,7 @@ fn structures() -> Vec<Structure> {
     structures!(
         FwPool6 FwEam FwEamKey4 FwEamKey6 FwConfig FwDirectionCounters FwCounters FwEvent FwPool4Range
         FwVirtualMac FwPod FwPart FwNat64Config FwSoftwireConfig FwSoftwireAddress FwSoftwireKey FwSoftwireTunnel FwSoftwireHere
-        FwPathTotals
+        FwPathTotals FwRouting
     )
 }
 

@@ -78,6 +78,7 @@ fn the_stack_suffices() {
             state: None,
             tunnels: None,
             gates: None,
+            routing: None,
             pods: None,
             counters: None,
             trace: None,

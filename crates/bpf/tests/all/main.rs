@@ -21,6 +21,7 @@ mod lifecycle;
 mod loaded;
 mod nat64;
 mod pass_rate;
+mod routing_news;
 mod shards;
 mod softwire_live;
 mod uplink;

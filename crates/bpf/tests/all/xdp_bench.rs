@@ -5,8 +5,11 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
-use fordway_bpf::{Accelerator, Hook, Kind, Options, Outcome, PassReason, Place, Totals};
+use fordway_bpf::{
+    Accelerator, Hook, Kind, Options, Outcome, PassReason, Place, RoutingNews, Totals,
+};
 use fordway_testhost::poll;
 use fordway_testkit::checksum::checksum;
 use fordway_testkit::oracle;
@@ -75,6 +78,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) takes_redirected: bool,
     /// Attach to both devices, or to `gwa` alone.
     pub(crate) both: bool,
+    pub(crate) routing: Option<Arc<RoutingNews>>,
 }
 
 impl Default for Setup<'_> {
@@ -86,6 +90,7 @@ impl Default for Setup<'_> {
             only_xdp: false,
             takes_redirected: true,
             both: true,
+            routing: None,
         }
     }
 }
@@ -131,6 +136,7 @@ impl Setup<'_> {
         let options = Options {
             measure: generic,
             trace: generic.then_some(100),
+            routing: self.routing.clone(),
             ..Options::new(&folders.pins, hook)
         };
         let accelerator = Accelerator::start(&config, &options);

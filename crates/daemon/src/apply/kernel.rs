@@ -19,6 +19,7 @@ use crate::plan::placement::{Bypassed, Devices};
 use crate::plan::uplink::Way;
 use fordway_control::{KernelStatus, KernelWarning, ProgramStatus};
 
+pub(crate) mod routing;
 mod warning;
 
 /// Whether the host allows the kernel engine. Where it does, and a translator may want it, the file system
@@ -106,7 +107,9 @@ impl Tuning {
 
     pub(super) fn into_options(self, options: Options) -> Options {
         let Tuning { measure, pass_rate, virtual_macs, direct } = self;
-        Options { measure, pass_rate, virtual_macs, direct, ..options }
+        let is_in_front = matches!(options.hook, Hook::Ingress { .. } | Hook::Xdp { .. });
+        let routing = if is_in_front { routing::news() } else { None };
+        Options { measure, pass_rate, virtual_macs, direct, routing, ..options }
     }
 
     fn is_of(&self, options: &Options) -> bool {

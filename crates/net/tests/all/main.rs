@@ -13,4 +13,5 @@ mod manager;
 mod nat44;
 mod neighbour_socket;
 mod netlink;
+mod routing_watch;
 mod socket;
