@@ -209,10 +209,10 @@ impl RoutingWatch {
         for attribute in &neighbour.attributes {
             match attribute {
                 NeighbourAttribute::Destination(NeighbourAddress::Inet(it)) => {
-                    ip = Some(IpAddr::V4(*it))
+                    ip = Some(IpAddr::V4(*it));
                 }
                 NeighbourAttribute::Destination(NeighbourAddress::Inet6(it)) => {
-                    ip = Some(IpAddr::V6(*it))
+                    ip = Some(IpAddr::V6(*it));
                 }
                 NeighbourAttribute::LinkLayerAddress(address) => link.clone_from(address),
                 _ => {}
