@@ -283,7 +283,7 @@ async fn wait(daemon: &Handle, signals: &mut Signals) -> End {
                     return End::Leave;
                 }
                 daemon.mend_services();
-                apply::kernel::routing::hear();
+                reconcile::routing::hear();
                 daemon.state().translators.running.iter().for_each(Running::tell_paths);
                 alive();
             }

@@ -2,4 +2,5 @@
 
 pub(crate) mod auto;
 pub(crate) mod follow;
+pub(crate) mod routing;
 pub(crate) mod watch;

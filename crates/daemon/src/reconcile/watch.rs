@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 const GAP: Duration = Duration::from_millis(20);
 
 /// Reading the host may take this share of the time at most: with a million routes it is slow.
-pub(crate) const SHARE: u32 = 20;
+pub(super) const SHARE: u32 = 20;
 
 /// Longest time between two reads: the kernel does not notify of everything.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -82,7 +82,7 @@ async fn heard(watch: &mut Option<AsyncFd<ChangeWatch>>) -> BTreeSet<u32> {
 }
 
 #[allow(deprecated, reason = "the descriptor is the same for as long as the value lives")]
-pub(crate) fn own_fd<T: AsRawFd>(inner: T) -> std::io::Result<AsyncFd<T>> {
+pub(super) fn own_fd<T: AsRawFd>(inner: T) -> std::io::Result<AsyncFd<T>> {
     AsyncFd::new(inner)
 }
 
