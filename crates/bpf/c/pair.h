@@ -126,9 +126,9 @@ always_inline const struct pair *pair_of(struct xdp_md *ctx, const struct packet
 	if (!read_route_key(p, to_v6, ctx->ingress_ifindex, &key))
 		return 0;
 	struct news news = read_news();
-	__u32 place = route_hash(&key, 0, PAIRS_BITS);
+	__u32 place = route_hash(&key, PAIRS_BITS);
 	struct pair *pair = bpf_map_lookup_elem(&pairs, &place);
-	if (!pair || (is_current(&pair->asked, &news) && is_same_route(&pair->key, &key, 0)))
+	if (!pair || (is_current(&pair->asked, &news) && is_same_route(&pair->key, &key)))
 		return pair;
 	pair->key = key;
 	find_pair(ctx, to_v6, pair);

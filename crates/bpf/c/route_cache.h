@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * The cache of routing answers: direct mapped, a part of it for each processor. Where the kernel chooses routes by
- * destination alone, as it does without policy rules and multipath routes, packets of all sources share an answer.
+ * destination alone, as it does without policy rules and multipath routes, packets of all sources share an answer, and so do
+ * the destinations of a cell (fordway_abi.h) that have one next hop.
  */
 #ifndef FORDWAY_ROUTE_CACHE_H
 #define FORDWAY_ROUTE_CACHE_H
@@ -16,19 +17,30 @@ struct {
 	__type(value, struct route);
 } routes SEC(".maps");
 
+always_inline struct route *place_of(const struct route_key *key)
+{
+	__u32 place = bpf_get_smp_processor_id() << config.routes_bits | route_hash(key, config.routes_bits);
+
+	return bpf_map_lookup_elem(&routes, &place);
+}
+
 /* What the kernel does with packets with this key, from the cache or asked now; 0: out of memory. */
 always_inline const struct route *route_of(FRAME *frame, const struct route_key *key)
 {
+	struct route_key known = *key;
 	struct news news = read_news();
-	__u32 place = bpf_get_smp_processor_id() << config.routes_bits |
-		      route_hash(key, news.by_destination, config.routes_bits);
-	struct route *route = bpf_map_lookup_elem(&routes, &place);
+	int is_cell = share(&known, &news);
+	struct route *route = place_of(&known);
+	int is_known = route && is_current(&route->asked, &news) && is_same_route(&route->key, &known);
 
-	if (!route)
-		return 0;
-	if (is_current(&route->asked, &news) && is_same_route(&route->key, key, news.by_destination))
+	if (is_known && is_cell && route->way.by_host) {
+		leave_cell(&known, key);
+		route = place_of(&known);
+		is_known = route && is_current(&route->asked, &news) && is_same_route(&route->key, &known);
+	}
+	if (!route || is_known)
 		return route;
-	route->key = *key;
+	route->key = known;
 	route->asked.at = news.now;
 	route->asked.generation = ask_routing(frame, key, &route->way) ? news.generation : 0;
 	return route;

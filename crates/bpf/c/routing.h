@@ -36,6 +36,8 @@ struct way {
 	__u32 ifindex;
 	/* Octets of the longest packet. */
 	__u32 mtu;
+	/* Asked for a cell: other destinations of it may have other answers, such as neighbours on a link. */
+	__u32 by_host;
 	struct hop hop;
 };
 
@@ -62,14 +64,14 @@ struct {
 	__type(value, struct fw_routing);
 } routing SEC(".maps");
 
-/* The state of fw_routing as a packet finds it. */
+/* What of fw_routing a packet needs. */
 struct news {
 	__u64 now;
 	/* 0: nobody listens. */
 	__u64 generation;
-	/* All bits, or none. */
-	__u64 by_destination;
 	__u64 life;
+	/* Destinations alone decide; else 0. */
+	const struct fw_routing *by_destination;
 };
 
 always_inline struct route_key route_key_v4(__u32 ifindex, __u8 tos, __be32 src, __be32 dst)
@@ -103,18 +105,64 @@ always_inline int read_route_key(const struct packet *p, int to_v6, __u32 ifinde
 	return 1;
 }
 
+#define CELL6_BITS bpf_cpu_to_be64(~0ull << (128 - FW_CELL6))
+
+/* Whether longer prefixes than a cell may be routed in the cell of a destination. fordway-bpf's routing.rs has the same hash. */
+always_inline int is_fine(const struct fw_routing *routing, __u64 hi, __u64 lo)
+{
+	__u64 hash = (hi * 0x9e3779b97f4a7c15ull ^ lo * 0xc2b2ae3d27d4eb4full) * 0x165667b19e3779f9ull >> (64 - FW_FINE_BITS);
+
+	return READ_ONCE(routing->fine[hash >> 6]) >> (hash & 63) & 1;
+}
+
 always_inline struct news read_news(void)
 {
 	__u32 zero = 0;
 	struct news news = { .now = bpf_ktime_get_coarse_ns() };
 	const struct fw_routing *found = bpf_map_lookup_elem(&routing, &zero);
 
-	if (found && news.now < READ_ONCE(found->until)) {
-		news.generation = READ_ONCE(found->generation);
-		news.by_destination = -READ_ONCE(found->by_destination);
-		news.life = found->life;
-	}
+	if (!found || news.now >= READ_ONCE(found->until))
+		return news;
+	news.generation = READ_ONCE(found->generation);
+	news.life = found->life;
+	if (READ_ONCE(found->by_destination))
+		news.by_destination = found;
 	return news;
+}
+
+/* Takes of a key what the kernel does not look at, and of its destination what others of its cell share. Whether it is a cell's
+ * then. */
+always_inline int share(struct route_key *key, const struct news *news)
+{
+	const struct fw_routing *routing = news->by_destination;
+	int is_cell;
+
+	if (!routing)
+		return 0;
+	key->ports = 0;
+	key->protocol = 0;
+	if (key->family == AF_INET) {
+		__u32 to = key->address[0] >> 32, cell = to & bpf_htonl(~0u << (32 - FW_CELL4));
+
+		is_cell = !is_fine(routing, cell, 0);
+		key->address[0] = (__u64)(is_cell ? cell : to) << 32;
+		return is_cell;
+	}
+	key->address[0] = 0;
+	key->address[1] = 0;
+	is_cell = !is_fine(routing, key->address[2], key->address[3] & CELL6_BITS);
+	if (is_cell)
+		key->address[3] &= CELL6_BITS;
+	return is_cell;
+}
+
+/* Gives a cell's key the destination of `whole` again. */
+always_inline void leave_cell(struct route_key *key, const struct route_key *whole)
+{
+	if (key->family == AF_INET)
+		key->address[0] = whole->address[0] >> 32 << 32;
+	else
+		key->address[3] = whole->address[3];
 }
 
 /* Whether an answer is still good. */
@@ -124,37 +172,38 @@ always_inline int is_current(const struct asked *asked, const struct news *news)
 					  news->now - asked->at < news->life);
 }
 
-/* The bits of a key's source address, by word. */
-always_inline __u64 source_bits(const struct route_key *key, int word)
+always_inline int is_same_route(const struct route_key *a, const struct route_key *b)
 {
-	return key->family == AF_INET ? (word ? 0 : 0xffffffff) : ~0ull;
-}
-
-/* Whether the kernel sends packets of both keys the same way; `ignored`: all bits of what it does not look at, if it looks at
- * destinations alone. */
-always_inline int is_same_route(const struct route_key *a, const struct route_key *b, __u64 ignored)
-{
-	__u64 source = ((a->address[0] ^ b->address[0]) & ~(ignored & source_bits(b, 0))) |
-		       ((a->address[1] ^ b->address[1]) & ~(ignored & source_bits(b, 1)));
-	__u64 flow = (a->ports ^ b->ports) | (a->protocol ^ b->protocol);
-
-	return (source | (a->address[2] ^ b->address[2]) | (a->address[3] ^ b->address[3]) | (flow & ~ignored) |
-		(a->ifindex ^ b->ifindex) | (a->family ^ b->family) | (a->tos ^ b->tos)) == 0;
+	return ((a->address[0] ^ b->address[0]) | (a->address[1] ^ b->address[1]) | (a->address[2] ^ b->address[2]) |
+		(a->address[3] ^ b->address[3]) | (a->ifindex ^ b->ifindex) | (a->family ^ b->family) |
+		(a->tos ^ b->tos) | (a->ports ^ b->ports) | (a->protocol ^ b->protocol)) == 0;
 }
 
 /* A hash of `bits` bits. Multiplicative: the upper bits depend on all the lower ones. */
-always_inline __u32 route_hash(const struct route_key *key, __u64 ignored, __u32 bits)
+always_inline __u32 route_hash(const struct route_key *key, __u32 bits)
 {
-	__u64 mixed = (key->address[0] & ~(ignored & source_bits(key, 0))) * 0x9e3779b97f4a7c15ull ^
-		      (key->address[1] & ~(ignored & source_bits(key, 1))) * 0xc2b2ae3d27d4eb4full ^
+	__u64 mixed = key->address[0] * 0x9e3779b97f4a7c15ull ^ key->address[1] * 0xc2b2ae3d27d4eb4full ^
 		      key->address[2] * 0x165667b19e3779f9ull ^ key->address[3] * 0xd6e8feb86659fd93ull ^
-		      (((__u64)key->protocol << 32 | key->ports) & ~ignored) * 0xff51afd7ed558ccdull;
+		      ((__u64)key->protocol << 32 | key->ports) * 0xff51afd7ed558ccdull;
 	return (mixed ^ mixed >> 32) * 0x9e3779b97f4a7c15ull >> (64 - bits);
 }
 
 /* Whether a device takes redirected frames: each kind of frame has its own answer. A translator's interface never does,
  * since its output does not go back into it. */
 always_inline int takes_redirected(__u32 ifindex);
+
+/* Whether the kernel has put a next hop's address in the place of the destination. */
+always_inline int has_gateway(const struct bpf_fib_lookup *fib, const struct route_key *key)
+{
+	__u64 to[2];
+
+	if (fib->family != key->family)
+		return 1;
+	if (key->family == AF_INET)
+		return fib->ipv4_dst != (__u32)(key->address[0] >> 32);
+	__builtin_memcpy(to, fib->ipv6_dst, sizeof(to));
+	return ((to[0] ^ key->address[2]) | (to[1] ^ key->address[3])) != 0;
+}
 
 /* Asks the kernel. Whether the answer may be kept: an unknown neighbour may answer any moment. */
 always_inline int ask_routing(FRAME *frame, const struct route_key *key, struct way *way)
@@ -179,9 +228,10 @@ always_inline int ask_routing(FRAME *frame, const struct route_key *key, struct 
 		__builtin_memcpy(fib.ipv6_dst, &key->address[2], 16);
 	}
 	long found = bpf_fib_lookup(frame, &fib, sizeof(fib), 0);
+	int has_neighbour = found == BPF_FIB_LKUP_RET_NO_NEIGH || found == BPF_FIB_LKUP_RET_SUCCESS;
 	/* The translator's interface may have no neighbours; the kernel names the device nevertheless. */
-	way->is_ours = (found == BPF_FIB_LKUP_RET_NO_NEIGH || found == BPF_FIB_LKUP_RET_SUCCESS) &&
-		       fib.ifindex == config.tun_ifindex;
+	way->is_ours = has_neighbour && fib.ifindex == config.tun_ifindex;
+	way->by_host = has_neighbour && !way->is_ours && !has_gateway(&fib, key);
 	way->verdict = PASS_ON(FW_PASS_NO_ROUTE);
 	if (found != BPF_FIB_LKUP_RET_SUCCESS)
 		return way->is_ours || (found > 0 && found != BPF_FIB_LKUP_RET_NO_NEIGH);

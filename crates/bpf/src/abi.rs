@@ -21,6 +21,14 @@ pub(crate) const POD_NAME: usize = 96;
 /// The most ranges of pool4.
 pub(crate) const MAX_POOL4: usize = 64;
 
+/// Bits of the networks of which destinations share an answer of the kernel's routing.
+pub(crate) const CELL4: u8 = 24;
+pub(crate) const CELL6: u8 = 96;
+/// Bits of the hash of such a network.
+pub(crate) const FINE_BITS: u32 = 16;
+/// Words of the bits by this hash.
+pub(crate) const FINE_WORDS: usize = 1 << FINE_BITS >> 6;
+
 /// The most shards of a cluster.
 pub(crate) const MAX_SHARDS: usize = 1024;
 
@@ -356,11 +364,12 @@ abi_struct! {
 
 abi_struct! {
     /// Value of map `routing`.
-    FwRouting = "fw_routing", 32;
+    FwRouting = "fw_routing", 32 + FINE_WORDS * 8;
     generation: u64,
     until: u64,
     by_destination: u64,
     life: u64,
+    fine: [u64; FINE_WORDS],
 }
 
 abi_struct! {

@@ -84,12 +84,12 @@ fn common(extra: Extra, traffic_class: TrafficClass) -> FwConfig {
     fw
 }
 
-/// Places of the cache of routing answers for each processor, as a power of two: some 27 MB on all processors together, since
+/// Places of the cache of routing answers for each processor, as a power of two: some 7 MB on all processors together, since
 /// each has its share of the hosts as well, but no fewer than serve a gateway with few hosts.
 fn routes_bits(processors: usize) -> u8 {
     const LEAST: u32 = 12;
-    const MOST: u32 = 17;
-    const ALL: u32 = 18;
+    const MOST: u32 = 15;
+    const ALL: u32 = 16;
     (ALL - processors.clamp(1, 1 << ALL).next_power_of_two().ilog2().min(ALL)).clamp(LEAST, MOST)
         as u8
 }

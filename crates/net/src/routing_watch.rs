@@ -1,6 +1,6 @@
 //! Hearing of what may change the way of packets that the host forwards.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -9,7 +9,7 @@ use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
-use netlink_packet_route::route::{RouteAttribute, RouteMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -35,6 +35,9 @@ const GROUPS: [u32; 11] = [
 /// The most neighbours that are remembered. With more, some that have not changed are told of.
 const NEIGHBOURS: usize = 65_536;
 
+/// The most longer prefixes that are told.
+const FINE: usize = 65_536;
+
 /// By what routes are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
@@ -58,15 +61,20 @@ pub struct RoutingWatch {
     /// `neighbours` has all of them: one that is not there is no loss.
     has_all: bool,
     choice: Choice,
+    /// Of each IP version the longest prefix that is not kept in `fine`.
+    cells: [u8; 2],
+    /// Addresses of longer prefixes that are routed, were so at the last look, or are in a rule; `None`: too many.
+    fine: Option<HashSet<IpAddr>>,
+    has_other_fine: bool,
 }
 
 impl RoutingWatch {
-    /// Begins to listen.
+    /// Begins to listen. `cells`: of each IP version up to which length prefixes are not told one by one.
     ///
     /// # Errors
     ///
     /// [`Error::Netlink`].
-    pub fn open() -> Result<Self> {
+    pub fn open(cells: [u8; 2]) -> Result<Self> {
         let open = || -> io::Result<Socket> {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
             socket.bind(&SocketAddr::new(0, 0))?;
@@ -78,7 +86,15 @@ impl RoutingWatch {
         };
         let failed = |source| Error::netlink("listen for changes of routing", source);
         let socket = open().map_err(failed)?;
-        Ok(Self { socket, neighbours: HashMap::new(), has_all: false, choice: Choice::Unknown })
+        Ok(Self {
+            socket,
+            neighbours: HashMap::new(),
+            has_all: false,
+            choice: Choice::Unknown,
+            cells,
+            fine: None,
+            has_other_fine: true,
+        })
     }
 
     /// Whether something may have changed since the last call. What is no change is not told: a neighbour whose known address is
@@ -109,6 +125,12 @@ impl RoutingWatch {
         self.choice == Choice::ByDestination
     }
 
+    /// If they are others than at the last call: addresses of all prefixes longer than `cells` that are routed or in a rule, and
+    /// perhaps of some that were; `None` if they are too many, or not known.
+    pub fn other_fine(&mut self) -> Option<Option<&HashSet<IpAddr>>> {
+        std::mem::take(&mut self.has_other_fine).then_some(self.fine.as_ref())
+    }
+
     /// Whether [`RoutingWatch::look`] may find out more.
     #[must_use]
     pub fn wants_look(&self) -> bool {
@@ -122,6 +144,7 @@ impl RoutingWatch {
     /// [`Error::Netlink`], [`Error::Answer`]. It is not asked again then before something changes.
     pub fn look(&mut self, netlink: &mut Netlink) -> Result<()> {
         self.choice = Choice::ByMore;
+        (self.fine, self.has_other_fine) = (Some(HashSet::new()), true);
         let mut by_destination = true;
         let rules = |family| {
             let mut message = RuleMessage::default();
@@ -139,8 +162,14 @@ impl RoutingWatch {
             RouteNetlinkMessage::GetNeighbour(message)
         };
         let mut look = |found| match found {
-            RouteNetlinkMessage::NewRule(rule) => by_destination &= !rule_asks_more(&rule),
-            RouteNetlinkMessage::NewRoute(route) => by_destination &= !route_asks_more(&route),
+            RouteNetlinkMessage::NewRule(rule) => {
+                by_destination &= !rule_asks_more(&rule);
+                self.note_fine(rule_destination(&rule));
+            }
+            RouteNetlinkMessage::NewRoute(route) => {
+                by_destination &= !route_asks_more(&route);
+                self.note_fine(route_destination(&route));
+            }
             _ => {}
         };
         netlink.look_at_both(rules, "list rules", &mut look)?;
@@ -168,8 +197,14 @@ impl RoutingWatch {
             changed |= match message {
                 RouteNetlinkMessage::NewNeighbour(neighbour) => self.note(&neighbour, true),
                 RouteNetlinkMessage::DelNeighbour(neighbour) => self.note(&neighbour, false),
-                RouteNetlinkMessage::NewRule(rule) => self.chosen(rule_asks_more(&rule)),
-                RouteNetlinkMessage::NewRoute(route) => self.chosen(route_asks_more(&route)),
+                RouteNetlinkMessage::NewRule(rule) => {
+                    self.note_fine(rule_destination(&rule));
+                    self.chosen(rule_asks_more(&rule))
+                }
+                RouteNetlinkMessage::NewRoute(route) => {
+                    self.note_fine(route_destination(&route));
+                    self.chosen(route_asks_more(&route))
+                }
                 RouteNetlinkMessage::DelRule(_) | RouteNetlinkMessage::DelRoute(_) => {
                     self.chosen(false)
                 }
@@ -183,7 +218,21 @@ impl RoutingWatch {
     fn lose(&mut self) -> bool {
         self.forget_neighbours();
         self.choice = Choice::Unknown;
+        (self.fine, self.has_other_fine) = (None, true);
         true
+    }
+
+    /// There is a prefix of so many bits.
+    fn note_fine(&mut self, destination: Option<(IpAddr, u8)>) {
+        let Some((address, len)) = destination else { return };
+        let Some(fine) = &mut self.fine else { return };
+        if len <= self.cells[usize::from(address.is_ipv6())] {
+            return;
+        }
+        self.has_other_fine |= fine.insert(address);
+        if fine.len() > FINE {
+            self.fine = None;
+        }
     }
 
     fn forget_neighbours(&mut self) {
@@ -238,6 +287,24 @@ impl RoutingWatch {
         }
         self.neighbours.insert(key, link.clone()) != Some(link)
     }
+}
+
+/// What a rule is for, if it is not for all.
+fn rule_destination(rule: &RuleMessage) -> Option<(IpAddr, u8)> {
+    let to = rule.attributes.iter().find_map(|attribute| match attribute {
+        RuleAttribute::Destination(to) => Some(*to),
+        _ => None,
+    });
+    Some((to?, rule.header.dst_len))
+}
+
+fn route_destination(route: &RouteMessage) -> Option<(IpAddr, u8)> {
+    let to = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(RouteAddress::Inet(to)) => Some(IpAddr::V4(*to)),
+        RouteAttribute::Destination(RouteAddress::Inet6(to)) => Some(IpAddr::V6(*to)),
+        _ => None,
+    });
+    Some((to?, route.header.destination_prefix_length))
 }
 
 /// Whether a rule looks at more than destination, arriving interface, mark and Type of Service.
@@ -306,7 +373,7 @@ mod tests {
 
     #[test]
     fn hosts_that_are_looked_for_in_vain_are_no_change() {
-        let mut watch = RoutingWatch::open().unwrap();
+        let mut watch = RoutingWatch::open([24, 96]).unwrap();
         // It may have been reachable before anybody listened.
         assert!(watch.note(&neighbour(1, NeighbourState::Failed), true));
         watch.has_all = true;
@@ -320,7 +387,7 @@ mod tests {
 
     #[test]
     fn more_neighbours_than_are_remembered_make_changes_of_no_changes() {
-        let mut watch = RoutingWatch::open().unwrap();
+        let mut watch = RoutingWatch::open([24, 96]).unwrap();
         watch.has_all = true;
         for number in 0..NEIGHBOURS as u32 {
             assert!(watch.note(&neighbour(number, NeighbourState::Stale), true));

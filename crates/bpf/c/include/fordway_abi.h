@@ -285,6 +285,12 @@ struct fw_counters {
 };
 _Static_assert(sizeof(struct fw_counters) == 48 + 1024 + 256 + 56 + 48 + 32, "fw_counters");
 
+/* Destinations that share an answer of the kernel's routing are of one network of so many bits (a cell)... */
+#define FW_CELL4 24
+#define FW_CELL6 96
+/* ...in which no longer prefix is routed: bits by a cell's hash. */
+#define FW_FINE_BITS 16
+
 /* The only entry of the array `routing`: what the daemon hears of the kernel's routing. */
 struct fw_routing {
 	/* Another number after each change of routes, rules, neighbours, addresses or devices. Never 0. */
@@ -295,8 +301,10 @@ struct fw_routing {
 	__u64 by_destination;
 	/* For how long an answer is kept at most, in nanoseconds: not everything is heard. */
 	__u64 life;
+	/* Cells in which longer prefixes are routed, and perhaps others. */
+	__u64 fine[1 << FW_FINE_BITS >> 6];
 };
-_Static_assert(sizeof(struct fw_routing) == 32, "fw_routing");
+_Static_assert(sizeof(struct fw_routing) == 32 + 8192, "fw_routing");
 
 #define FW_POD_NAME 96
 

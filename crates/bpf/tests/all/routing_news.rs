@@ -22,6 +22,8 @@ const NO_ROUTE: Outcome = Outcome::PassedOn(PassReason::NoRoute);
 struct Bench {
     gateway: Gateway,
     news: Arc<RoutingNews>,
+    /// The link-layer address to which the last packet went.
+    went_to: String,
 }
 
 impl Bench {
@@ -30,26 +32,37 @@ impl Bench {
         let routing = Some(Arc::clone(&news));
         let gateway = Setup { mode, config, only_xdp: true, routing, ..Setup::default() }.make();
         news.heard(LONG);
-        Bench { gateway, news }
+        Bench { gateway, news, went_to: String::new() }
     }
 
     /// What becomes of a packet of the IPv4 host with this number to an IPv6 host.
     fn up(&mut self, from: u8) -> Outcome {
-        self.pass(&format!(
-            "v4 = {{ src = \"192.0.2.{from}\", dst = \"198.51.100.1\", df = true }}"
-        ))
+        self.up_to(from, 1)
+    }
+
+    fn up_to(&mut self, from: u8, to: u8) -> Outcome {
+        let (from, to) = (format!("192.0.2.{from}"), format!("198.51.100.{to}"));
+        self.pass(&format!("v4 = {{ src = \"{from}\", dst = \"{to}\", df = true }}"))
     }
 
     /// Of a packet of the IPv6 host with this number to an IPv4 host.
     fn down(&mut self, from: u8) -> Outcome {
-        let from = format!("2001:db8:1::{from:x}");
-        self.pass(&format!("v6 = {{ src = \"{from}\", dst = \"2001:db8:64::c000:205\" }}"))
+        self.down_to(from, 5)
+    }
+
+    fn down_to(&mut self, from: u8, to: u8) -> Outcome {
+        let (from, to) = (format!("2001:db8:1::{from:x}"), format!("2001:db8:64::c000:2{to:02x}"));
+        self.pass(&format!("v6 = {{ src = \"{from}\", dst = \"{to}\" }}"))
     }
 
     fn pass(&mut self, header: &str) -> Outcome {
         let packet = packet(&format!("{header}\nudp = {{}}\npayload = 9"));
         let frame = self.gateway.frame(&packet, Offload::default());
         let outcome = self.gateway.pass(&frame).expect("the frame was sent");
+        if outcome == Outcome::Translated {
+            let sent = self.gateway.other(&packet).host.expect("the translated frame");
+            self.went_to = text(sent.dst);
+        }
         let _ = (self.gateway.a.host.take(), self.gateway.b.host.take());
         let _ = (self.gateway.a.stack.take(), self.gateway.b.stack.take());
         outcome
@@ -142,6 +155,63 @@ fn an_unknown_neighbour_is_asked_for_again() {
         let mac = text(bench.gateway.b.host_mac);
         run(&format!("ip neigh replace 2001:db8:b::2 lladdr {mac} nud permanent dev gwb"));
         poll("the neighbour is known", || (bench.up(5) == Outcome::Translated).then_some(()));
+        close(bench);
+    });
+}
+
+#[test]
+fn destinations_behind_one_next_hop_share_an_answer() {
+    each(|mut bench| {
+        bench.news.set_by_destination(true);
+        bench.news.set_fine(Some(&[]));
+        bench.news.changed();
+        assert_eq!((bench.up(5), bench.down(5)), (Outcome::Translated, Outcome::Translated));
+        run("ip route add unreachable 2001:db8:1::2");
+        run("ip route add unreachable 192.0.2.6");
+        assert_eq!(
+            (bench.up_to(5, 2), bench.down_to(5, 6)),
+            (Outcome::Translated, Outcome::Translated)
+        );
+        // Others are of another network, and not shared with.
+        run("ip route add 2001:db8:64::c000:208/128 via 2001:db8:b::2");
+        assert_eq!(bench.down_to(5, 8), Outcome::Translated);
+        let told = ["2001:db8:1::2", "192.0.2.6", "2001:db8:64::c000:208"];
+        let told = told.map(|it| it.parse().unwrap());
+        bench.news.set_fine(Some(&told));
+        bench.news.changed();
+        for _ in 0..2 {
+            assert_eq!((bench.up(5), bench.down(5)), (Outcome::Translated, Outcome::Translated));
+            assert_eq!((bench.up_to(5, 2), bench.down_to(5, 6)), (NO_ROUTE, NO_ROUTE));
+            assert_eq!(bench.down_to(5, 8), Outcome::Unmatched);
+        }
+        close(bench);
+    });
+}
+
+#[test]
+fn hosts_on_a_link_have_answers_of_their_own() {
+    each(|mut bench| {
+        let mac = text(bench.gateway.b.host_mac);
+        bench.news.set_by_destination(true);
+        bench.news.set_fine(Some(&[]));
+        for first in [1, 2] {
+            run("ip route replace 2001:db8:1::/64 dev gwb");
+            run(&format!("ip neigh replace 2001:db8:1::1 lladdr {mac} nud permanent dev gwb"));
+            bench.news.changed();
+            for host in [first, 3 - first, first, 3 - first] {
+                let wanted = if host == 1 { Outcome::Translated } else { NO_ROUTE };
+                assert_eq!(bench.up_to(5, host), wanted, "{host}");
+            }
+            // Each has its own link-layer address.
+            let other = "02:00:00:00:00:77";
+            run(&format!("ip neigh replace 2001:db8:1::2 lladdr {other} nud permanent dev gwb"));
+            bench.news.changed();
+            for host in [1, 2, 1, 2] {
+                assert_eq!(bench.up_to(5, host), Outcome::Translated, "{host}");
+                assert_eq!(bench.went_to, if host == 1 { &mac } else { other }, "{host}");
+            }
+            run("ip neigh del 2001:db8:1::2 dev gwb");
+        }
         close(bench);
     });
 }

@@ -40,7 +40,7 @@ fn unheard(why: &dyn std::fmt::Display) {
 }
 
 fn start(news: Arc<RoutingNews>) -> Result<(), Failure> {
-    let (watch, netlink) = (RoutingWatch::open()?, Netlink::open()?);
+    let (watch, netlink) = (RoutingWatch::open(RoutingNews::CELLS)?, Netlink::open()?);
     let listen = async move || {
         if let Err(error) = listen(&news, watch, netlink).await {
             unheard(&error);
@@ -60,12 +60,17 @@ async fn listen(
     loop {
         let now = Instant::now();
         let heard = watch.get_mut();
-        if heard.wants_look() && now >= not_before {
+        let looked = heard.wants_look() && now >= not_before;
+        if looked {
             // What can't be listed may depend on sources.
             let _ = heard.look(&mut netlink);
             not_before = Instant::now() + now.elapsed().saturating_mul(SHARE).max(BEAT);
         }
-        if heard.take()? {
+        let changed = heard.take()?;
+        if let Some(fine) = heard.other_fine() {
+            news.set_fine(fine);
+        }
+        if changed || looked {
             news.changed();
         }
         news.set_by_destination(heard.is_by_destination());

@@ -23,7 +23,7 @@ fn veth() {
 
 /// A watch that has heard all there was.
 fn watch(netlink: &mut Netlink) -> RoutingWatch {
-    let mut watch = RoutingWatch::open().unwrap();
+    let mut watch = RoutingWatch::open([24, 96]).unwrap();
     watch.look(netlink).unwrap();
     while watch.take().unwrap() {}
     watch
@@ -89,7 +89,7 @@ fn of_neighbours_only_another_way_is_told() {
         assert!(late.take().unwrap());
         // Also if nobody has looked for it.
         ip("neigh add 192.0.2.10 lladdr 02:00:00:00:00:0a dev veth0 nud permanent");
-        let mut blind = RoutingWatch::open().unwrap();
+        let mut blind = RoutingWatch::open([24, 96]).unwrap();
         ip("neigh delete 192.0.2.10 dev veth0");
         assert!(blind.take().unwrap());
     });
@@ -152,7 +152,7 @@ fn rules_and_routes_tell_whether_destinations_decide() {
             assert!(watch.take().unwrap() && !watch.is_by_destination(), "{change}");
             // Asking does not help while it is there.
             assert!(!watch.wants_look());
-            let mut other = RoutingWatch::open().unwrap();
+            let mut other = RoutingWatch::open([24, 96]).unwrap();
             other.look(netlink).unwrap();
             assert!(!other.is_by_destination() && !other.wants_look(), "{change}");
             run("delete");
@@ -180,5 +180,52 @@ fn lost_messages_are_a_change_of_everything() {
         assert!(watch.wants_look() && !watch.is_by_destination());
         watch.look(netlink).unwrap();
         assert!(watch.is_by_destination());
+    });
+}
+
+#[test]
+fn longer_prefixes_are_told_one_by_one() {
+    settled(|mut watch, netlink| {
+        let known = |watch: &mut RoutingWatch| {
+            let fine = watch.other_fine()?.expect("not too many");
+            let mut fine: Vec<String> = fine.iter().map(ToString::to_string).collect();
+            fine.retain(|it| !it.starts_with("fe80") && !it.starts_with("127.") && it != "::1");
+            fine.sort();
+            Some(fine)
+        };
+        // The host's own addresses.
+        let own = known(&mut watch).unwrap();
+        for address in ["192.0.2.1", "192.0.2.2", "192.0.2.255", "2001:db8::1", "2001:db8::2"] {
+            assert!(own.iter().any(|it| it == address), "{address}: {own:?}");
+        }
+        assert_eq!(known(&mut watch), None);
+        for short in [
+            "route add 198.51.100.0/24 via 192.0.2.9",
+            "-6 route add 2001:db8:5::/96 via 2001:db8::9",
+            "rule add to 203.0.113.0/24 lookup 100",
+            "route add default via 192.0.2.9",
+        ] {
+            ip(short);
+            assert!(watch.take().unwrap());
+            assert_eq!(known(&mut watch), None, "{short}");
+        }
+        for (long, address) in [
+            ("route add 198.51.100.128/25 via 192.0.2.9", "198.51.100.128"),
+            ("-6 route add 2001:db8:5::8:0/112 via 2001:db8::9", "2001:db8:5::8:0"),
+            ("rule add to 203.0.113.7 lookup 100", "203.0.113.7"),
+            ("-6 rule add to 2001:db8:7::7 lookup 100", "2001:db8:7::7"),
+        ] {
+            ip(long);
+            assert!(watch.take().unwrap());
+            assert!(known(&mut watch).unwrap().iter().any(|it| it == address), "{long}");
+            watch.look(netlink).unwrap();
+            assert!(known(&mut watch).unwrap().iter().any(|it| it == address), "{long}");
+        }
+        // One that is gone is forgotten at the next look.
+        ip("route delete 198.51.100.128/25");
+        assert!(watch.take().unwrap());
+        assert_eq!(known(&mut watch), None);
+        watch.look(netlink).unwrap();
+        assert!(!known(&mut watch).unwrap().iter().any(|it| it == "198.51.100.128"));
     });
 }
