@@ -24,23 +24,39 @@ always_inline struct route *place_of(const struct route_key *key)
 	return bpf_map_lookup_elem(&routes, &place);
 }
 
-/* What the kernel does with packets with this key, from the cache or asked now; 0: out of memory. */
-always_inline const struct route *route_of(FRAME *frame, const struct route_key *key)
+/* The place of a key's answer; 0: out of memory. `found`: it is there, and good. If it is not, the key is written already. A
+ * function of its own, so that the copy of the key is off the stack before the kernel is asked. */
+always_inline struct route *find_place(const struct route_key *key, const struct news *news, int *found)
 {
 	struct route_key known = *key;
-	struct news news = read_news();
-	int is_cell = share(&known, &news);
+	int is_cell = share(&known, news);
+
+	/* Read again from here on, instead of a second copy in spilled registers. */
+	asm volatile("" : : "r"(&known) : "memory");
 	struct route *route = place_of(&known);
-	int is_known = route && is_current(&route->asked, &news) && is_same_route(&route->key, &known);
+	asm volatile("" : : "r"(&known) : "memory");
+	int is_known = route && is_current(&route->asked, news) && is_same_route(&route->key, &known);
 
 	if (is_known && is_cell && route->way.by_host) {
 		leave_cell(&known, key);
 		route = place_of(&known);
-		is_known = route && is_current(&route->asked, &news) && is_same_route(&route->key, &known);
+		is_known = route && is_current(&route->asked, news) && is_same_route(&route->key, &known);
 	}
-	if (!route || is_known)
+	if (route && !is_known)
+		route->key = known;
+	*found = is_known;
+	return route;
+}
+
+/* What the kernel does with packets with this key, from the cache or asked now; 0: out of memory. */
+always_inline const struct route *route_of(FRAME *frame, const struct route_key *key)
+{
+	int found;
+	struct news news = read_news();
+	struct route *route = find_place(key, &news, &found);
+
+	if (!route || found)
 		return route;
-	route->key = known;
 	route->asked.at = news.now;
 	route->asked.generation = ask_routing(frame, key, &route->way) ? news.generation : 0;
 	return route;
