@@ -105,6 +105,9 @@ always_inline int read_route_key(const struct packet *p, int to_v6, __u32 ifinde
 	return 1;
 }
 
+/* In the place of a key's protocol, because the first address of a cell is an address as well. */
+#define CELL 0x100
+
 #define CELL6_BITS bpf_cpu_to_be64(~0ull << (128 - FW_CELL6))
 
 /* Whether longer prefixes than a cell may be routed in the cell of a destination. fordway-bpf's routing.rs has the same hash. */
@@ -146,19 +149,23 @@ always_inline int share(struct route_key *key, const struct news *news)
 
 		is_cell = !is_fine(routing, cell, 0);
 		key->address[0] = (__u64)(is_cell ? cell : to) << 32;
+		key->protocol = is_cell ? CELL : 0;
 		return is_cell;
 	}
 	key->address[0] = 0;
 	key->address[1] = 0;
 	is_cell = !is_fine(routing, key->address[2], key->address[3] & CELL6_BITS);
-	if (is_cell)
+	if (is_cell) {
 		key->address[3] &= CELL6_BITS;
+		key->protocol = CELL;
+	}
 	return is_cell;
 }
 
 /* Gives a cell's key the destination of `whole` again. */
 always_inline void leave_cell(struct route_key *key, const struct route_key *whole)
 {
+	key->protocol = 0;
 	if (key->family == AF_INET)
 		key->address[0] = whole->address[0] >> 32 << 32;
 	else

@@ -203,6 +203,9 @@ fn hosts_on_a_link_have_answers_of_their_own() {
                 assert_eq!(bench.up_to(5, host), wanted, "{host}");
             }
             // Each has its own link-layer address.
+            // The first of them is a host like others.
+            run(&format!("ip neigh replace 2001:db8:1::1 lladdr {mac} nud permanent dev gwb"));
+            assert_eq!(bench.up_to(5, 0), NO_ROUTE);
             let other = "02:00:00:00:00:77";
             run(&format!("ip neigh replace 2001:db8:1::2 lladdr {other} nud permanent dev gwb"));
             bench.news.changed();
