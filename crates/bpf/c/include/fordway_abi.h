@@ -290,6 +290,8 @@ _Static_assert(sizeof(struct fw_counters) == 48 + 1024 + 256 + 56 + 48 + 32, "fw
 #define FW_CELL6 96
 /* ...in which no longer prefix is routed: bits by a cell's hash. */
 #define FW_FINE_BITS 16
+#define FW_FINE_WORDS 1024
+_Static_assert(FW_FINE_WORDS * 64 == 1 << FW_FINE_BITS, "a bit for each hash");
 
 /* The only entry of the array `routing`: what the daemon hears of the kernel's routing. */
 struct fw_routing {
@@ -302,7 +304,7 @@ struct fw_routing {
 	/* For how long an answer is kept at most, in nanoseconds: not everything is heard. */
 	__u64 life;
 	/* Cells in which longer prefixes are routed, and perhaps others. */
-	__u64 fine[1 << FW_FINE_BITS >> 6];
+	__u64 fine[FW_FINE_WORDS];
 };
 _Static_assert(sizeof(struct fw_routing) == 32 + 8192, "fw_routing");
 
