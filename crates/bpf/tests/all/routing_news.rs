@@ -8,6 +8,7 @@ use std::time::Duration;
 use fordway_bpf::{Outcome, PassReason, RoutingNews};
 use fordway_testhost::{can_use_tun, poll};
 use fordway_xlat::Offload;
+use nix::time::{ClockId, clock_gettime};
 
 use crate::wire::draw::packet;
 use crate::wire::{apart, run};
@@ -33,6 +34,12 @@ impl Bench {
         let gateway = Setup { mode, config, only_xdp: true, routing, ..Setup::default() }.make();
         news.heard(LONG);
         Bench { gateway, news, went_to: String::new() }
+    }
+
+    /// Tells of a change.
+    fn changed(&self) {
+        self.news.changed();
+        next_tick();
     }
 
     /// What becomes of a packet of the IPv4 host with this number to an IPv6 host.
@@ -69,6 +76,13 @@ impl Bench {
     }
 }
 
+/// Waits for the next tick of the kernel's clock: until then an answer is good whatever has changed.
+fn next_tick() {
+    let now = || clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE).unwrap();
+    let begin = now();
+    poll("the clock ticks", || (now() != begin).then_some(()));
+}
+
 /// Runs a test of each kind of program, in a namespace of its own.
 fn each(test: impl Fn(Bench) + Sync) {
     if !can_use_tun() {
@@ -92,13 +106,13 @@ fn an_answer_is_kept_until_a_change_is_told() {
         assert_eq!((bench.up(5), bench.down(5)), (Outcome::Translated, Outcome::Translated));
         // Of a host that was not asked for yet nothing is kept.
         assert_eq!((bench.up(6), bench.down(6)), (NO_ROUTE, Outcome::Unmatched));
-        bench.news.changed();
+        bench.changed();
         assert_eq!((bench.up(5), bench.down(5)), (NO_ROUTE, Outcome::Unmatched));
         // That there is none is an answer as well.
         run("ip route replace 2001:db8:1::/64 via 2001:db8:b::2");
         run("ip route add 2001:db8:64::/96 dev fw0");
         assert_eq!((bench.up(5), bench.down(5)), (NO_ROUTE, Outcome::Unmatched));
-        bench.news.changed();
+        bench.changed();
         assert_eq!((bench.up(5), bench.down(5)), (Outcome::Translated, Outcome::Translated));
         close(bench);
     });
@@ -133,12 +147,13 @@ fn sources_share_an_answer_where_destinations_decide() {
         assert_eq!((bench.up(6), bench.down(6)), (Outcome::Translated, Outcome::Translated));
         // That is over at once.
         bench.news.set_by_destination(false);
+        next_tick();
         assert_eq!((bench.up(7), bench.down(7)), (NO_ROUTE, Outcome::Unmatched));
         assert_eq!((bench.up(5), bench.down(5)), (NO_ROUTE, Outcome::Unmatched));
         // As the kernel chooses.
         run("ip route replace 2001:db8:1::/64 via 2001:db8:b::2");
         run("ip -6 rule add from 2001:db8:64::c000:208 to 2001:db8:1::/64 unreachable pref 100");
-        bench.news.changed();
+        bench.changed();
         assert_eq!(
             (bench.up(5), bench.up(8), bench.up(9)),
             (Outcome::Translated, NO_ROUTE, Outcome::Translated)
@@ -164,7 +179,7 @@ fn destinations_behind_one_next_hop_share_an_answer() {
     each(|mut bench| {
         bench.news.set_by_destination(true);
         bench.news.set_fine(Some(&[]));
-        bench.news.changed();
+        bench.changed();
         assert_eq!((bench.up(5), bench.down(5)), (Outcome::Translated, Outcome::Translated));
         run("ip route add unreachable 2001:db8:1::2");
         run("ip route add unreachable 192.0.2.6");
@@ -178,7 +193,7 @@ fn destinations_behind_one_next_hop_share_an_answer() {
         let told = ["2001:db8:1::2", "192.0.2.6", "2001:db8:64::c000:208"];
         let told = told.map(|it| it.parse().unwrap());
         bench.news.set_fine(Some(&told));
-        bench.news.changed();
+        bench.changed();
         for _ in 0..2 {
             assert_eq!((bench.up(5), bench.down(5)), (Outcome::Translated, Outcome::Translated));
             assert_eq!((bench.up_to(5, 2), bench.down_to(5, 6)), (NO_ROUTE, NO_ROUTE));
@@ -197,7 +212,7 @@ fn hosts_on_a_link_have_answers_of_their_own() {
         for first in [1, 2] {
             run("ip route replace 2001:db8:1::/64 dev gwb");
             run(&format!("ip neigh replace 2001:db8:1::1 lladdr {mac} nud permanent dev gwb"));
-            bench.news.changed();
+            bench.changed();
             for host in [first, 3 - first, first, 3 - first] {
                 let wanted = if host == 1 { Outcome::Translated } else { NO_ROUTE };
                 assert_eq!(bench.up_to(5, host), wanted, "{host}");
@@ -208,7 +223,7 @@ fn hosts_on_a_link_have_answers_of_their_own() {
             assert_eq!(bench.up_to(5, 0), NO_ROUTE);
             let other = "02:00:00:00:00:77";
             run(&format!("ip neigh replace 2001:db8:1::2 lladdr {other} nud permanent dev gwb"));
-            bench.news.changed();
+            bench.changed();
             for host in [1, 2, 1, 2] {
                 assert_eq!(bench.up_to(5, host), Outcome::Translated, "{host}");
                 assert_eq!(bench.went_to, if host == 1 { &mac } else { other }, "{host}");
