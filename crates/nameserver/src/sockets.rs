@@ -2,6 +2,7 @@
 //! spreads clients over threads, and threads share nothing.
 
 use std::io;
+use std::mem;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::num::NonZeroUsize;
 
@@ -43,17 +44,29 @@ pub(super) fn open(
     address: SocketAddr,
     threads: NonZeroUsize,
 ) -> Result<(SocketAddr, Vec<Pair>), Error> {
+    let fails = |transport| move |source| Error::Listen { address, transport, source };
     let tries = if address.port() == 0 { TRIES } else { 1 };
-    let mut result = open_once(address, threads);
-    for _ in 1..tries {
-        match result {
-            Err(Error::Listen { ref source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {
-                result = open_once(address, threads);
+    // TCP chooses the port: of UDP sockets with SO_REUSEPORT, the system gives two servers the same one.
+    let mut first = tcp(address).map_err(fails("TCP"))?;
+    // Held until the end, or the system could choose the same port again and again.
+    let mut refused = Vec::new();
+    let (chosen, udp_first) = loop {
+        let chosen = first.local_addr().map_err(fails("TCP"))?;
+        match udp(chosen) {
+            Ok(socket) => break (chosen, socket),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && refused.len() + 1 < tries => {
+                let other = tcp(address).map_err(fails("TCP"))?;
+                refused.push(mem::replace(&mut first, other));
             }
-            _ => break,
+            Err(error) => return Err(fails("UDP")(error)),
         }
+    };
+    let mut pairs = vec![Pair { udp: udp_first, tcp: first }];
+    for _ in 1..threads.get() {
+        let tcp = tcp(chosen).map_err(fails("TCP"))?;
+        pairs.push(Pair { udp: udp(chosen).map_err(fails("UDP"))?, tcp });
     }
-    result
+    Ok((chosen, pairs))
 }
 
 /// Listeners of one address for connections alone, one for each thread, and the address.
@@ -69,19 +82,6 @@ pub(super) fn open_streams(
         all.push(tcp(chosen).map_err(fails)?);
     }
     Ok((chosen, all))
-}
-
-fn open_once(address: SocketAddr, threads: NonZeroUsize) -> Result<(SocketAddr, Vec<Pair>), Error> {
-    let fails = |transport| move |source| Error::Listen { address, transport, source };
-    // TCP chooses the port: of UDP sockets with SO_REUSEPORT, the system gives two servers the same one.
-    let first = tcp(address).map_err(fails("TCP"))?;
-    let chosen = first.local_addr().map_err(fails("TCP"))?;
-    let mut pairs = vec![Pair { tcp: first, udp: udp(chosen).map_err(fails("UDP"))? }];
-    for _ in 1..threads.get() {
-        let tcp = tcp(chosen).map_err(fails("TCP"))?;
-        pairs.push(Pair { tcp, udp: udp(chosen).map_err(fails("UDP"))? });
-    }
-    Ok((chosen, pairs))
 }
 
 fn udp(address: SocketAddr) -> io::Result<UdpSocket> {

@@ -260,12 +260,18 @@ fn its_end_is_the_end_of_all_of_it() {
 #[test]
 fn a_port_that_the_system_chooses_is_nobody_elses() {
     in_namespace(|| {
-        std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40007").unwrap();
         let threads = NonZeroUsize::MIN;
         let settings = Settings { threads, ..settings(&Upstream::start()) };
+        // Ports that nothing before has had.
+        std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "20000 20007").unwrap();
         let servers: Vec<_> = (0..4).map(|_| serve(&settings)).collect();
         let ports: BTreeSet<_> = servers.iter().map(|it| it.local_addrs()[0].port()).collect();
         assert_eq!(ports.len(), servers.len());
+        // Ports that other programs have of UDP alone, of which the system prefers some for TCP.
+        let free = (20000..=20007).filter(|port| !ports.contains(port)).collect::<Vec<_>>();
+        let taken = |port: &u16| std::net::UdpSocket::bind(("127.0.0.1", *port));
+        let others = free[..3].iter().map(taken).collect::<Result<Vec<_>, _>>();
+        assert_eq!(serve(&settings).local_addrs()[0].port(), free[3], "{others:?}");
     });
 }
 
