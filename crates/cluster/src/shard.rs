@@ -148,6 +148,15 @@ impl ShardMap {
         own.into_iter().collect()
     }
 
+    /// The prefixes of all pools' addresses: as few as cover them and no other address.
+    #[must_use]
+    pub fn all_prefixes(&self) -> Vec<Ipv4Net> {
+        let of = |part: &Part| {
+            Ipv4Subnets::new(Ipv4Addr::from_bits(part.first), Ipv4Addr::from_bits(part.last), 0)
+        };
+        Ipv4Net::aggregate(&self.parts().flat_map(of).collect())
+    }
+
     /// Whether no other shard has ports of a range's addresses, of this pool or another.
     fn has_all(&self, pool: usize, range: &Range) -> bool {
         let (first, last) = (range.first.to_bits(), range.last.to_bits());
@@ -272,6 +281,24 @@ mod tests {
             map(4, &[pool, low]).prefixes(Shard(2)),
             [(net("192.0.2.8/30"), true), (net("192.0.2.10/32"), true)]
         );
+    }
+
+    #[test]
+    fn all_prefixes_cover_the_pools_and_no_other_address() {
+        let net = |text: &str| text.parse::<Ipv4Net>().unwrap();
+        let pools = [
+            vec![
+                range([192, 0, 2, 0], [192, 0, 2, 6], 1024, 65535),
+                range([192, 0, 2, 7], [192, 0, 2, 7], 2048, 65535),
+            ],
+            vec![
+                range([192, 0, 2, 0], [192, 0, 2, 1], 1, 1023),
+                range([198, 51, 100, 9], [198, 51, 100, 9], 1, 65535),
+            ],
+        ];
+        let expected = [net("192.0.2.0/29"), net("198.51.100.9/32")];
+        assert_eq!(map(16, &pools).all_prefixes(), expected);
+        assert_eq!(map(16, &[]).all_prefixes(), []);
     }
 
     #[test]

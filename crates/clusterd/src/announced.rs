@@ -1,4 +1,5 @@
-//! Routes that FRR or BIRD redistribute: who wants to reach a shard's IPv4 addresses comes to its owner.
+//! Routes that FRR or BIRD redistribute: who wants to reach a shard's IPv4 addresses comes to its owner, and where the owner's
+//! routes are not known, to any gateway, which hands packets over.
 //!
 //! They stand in a routing table of their own, where no packet looks, and are of type blackhole. A route's metric falls with the
 //! epoch of its shard, so that routers that compare it (as MED, for instance) prefer the later owner while the routes of one that
@@ -17,7 +18,9 @@ use crate::data_path::{Change, DataPath};
 use routes::Routes;
 
 /// The metric of addresses that several shards have, with other ports each: all their owners are as good.
-pub const METRIC_SHARED: u32 = 1 << 31;
+const METRIC_SHARED: u32 = 1 << 31;
+/// The metric of the whole pools at every gateway: any route to an owner is better.
+const METRIC_ANY: u32 = u32::MAX;
 /// How long the routes of a shard stay that was stopped, and all of them beyond the lease.
 const HOLD: Duration = Duration::from_secs(2);
 
@@ -127,6 +130,9 @@ impl<D: DataPath> DataPath for Announced<D> {
         if before == 0 {
             for prefix in self.announcement.pool6.clone() {
                 self.want(prefix.into(), Cause::Lease, METRIC_SHARED);
+            }
+            for prefix in self.announcement.shards.all_prefixes() {
+                self.want(prefix.into(), Cause::Lease, METRIC_ANY);
             }
         }
         if was_over {

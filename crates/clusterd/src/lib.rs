@@ -21,7 +21,7 @@ mod owners;
 mod store;
 mod tables;
 
-pub use announced::{Announced, Announcement, METRIC_SHARED};
+pub use announced::{Announced, Announcement};
 pub use channel::{ChannelError, ChannelSettings, PeerSettings};
 pub use data_path::{Change, DataPath};
 pub use member::{Ended, Error, Handle, Member, MemberSettings, Overview};

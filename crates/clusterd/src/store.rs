@@ -108,7 +108,13 @@ impl Store {
                 let complaint = Arc::clone(&complaint);
                 async move {
                     match event {
-                        Event::Connected => complaint.store(None),
+                        Event::Connected => {
+                            tracing::info!("cluster: connected to the store");
+                            complaint.store(None);
+                        }
+                        Event::Disconnected => {
+                            tracing::warn!("cluster: no connection to the store");
+                        }
                         Event::ClientError(_) | Event::ServerError(_) => {
                             complaint.store(Some(Arc::new(event.to_string())));
                         }

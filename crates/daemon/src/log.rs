@@ -75,12 +75,12 @@ pub(crate) fn set_level(word: &str) -> Result<String, Failure> {
     Ok(format!("the log level is {word}, until the daemon ends or another one is set"))
 }
 
-/// Libraries that parse messages from the network log oddities in them, which lets remote hosts fill the log. Their
-/// warnings are shown at level debug only.
+/// Libraries that parse messages from the network log oddities in them, which lets remote hosts fill the log, or what says
+/// nothing to who knows nothing of them. Their warnings are shown at level debug only.
 fn targets(level: LevelFilter) -> Targets {
     let of_strangers =
         if level > LevelFilter::INFO { level } else { level.min(LevelFilter::ERROR) };
-    let libraries = ["hickory_proto", "hickory_net", "h2", "hyper", "rustls"];
+    let libraries = ["hickory_proto", "hickory_net", "h2", "hyper", "rustls", "async_nats"];
     let audit = if level == LevelFilter::OFF { level } else { level.max(LevelFilter::INFO) };
     let targets = Targets::new().with_default(level).with_target(AUDIT, audit);
     libraries

@@ -76,9 +76,13 @@ fn next(shown: &str, gateways: usize, prefix: &str) -> Option<usize> {
     (0..gateways).find(|number| line.contains(&format!("via {} ", v4(*number))))
 }
 
+fn map() -> ShardMap {
+    ShardMap::new(SHARDS, [1, 2], 56, &[pool()]).unwrap()
+}
+
 /// Waits until the router sends each shard's packets to its owner.
 fn follows(world: &mut World, gateways: usize) {
-    let map = ShardMap::new(SHARDS, [1, 2], 56, &[pool()]).unwrap();
+    let map = map();
     let last = std::cell::RefCell::new(String::new());
     poll_or(
         || {
@@ -111,10 +115,14 @@ fn routers_follow_the_owners_of_shards() {
     let folder = world.folder().to_path_buf();
     world.middle.ip(&format!("address add {ROUTER}/24 dev bridge"));
     let mut birds: Vec<Option<Bird>> = Vec::new();
+    let start_bird = |world: &World, number: usize| {
+        let config = bird::gateway(v4(number).into(), ROUTER.into(), TABLE);
+        let (host, name) = (&world.hosts[number], format!("bird{number}"));
+        Some(start(host, &folder, &name, v4(number), &config))
+    };
     for (number, host) in world.hosts.iter().enumerate() {
         host.ip(&format!("address add {}/24 dev uplink", v4(number)));
-        let config = bird::gateway(v4(number).into(), ROUTER.into(), TABLE);
-        birds.push(Some(start(host, &folder, &format!("bird{number}"), v4(number), &config)));
+        birds.push(start_bird(&world, number));
     }
     let _router = start(&world.middle, &folder, "router", ROUTER, &of_router(3));
     world.settled(&[0, 1, 2]);
@@ -124,6 +132,19 @@ fn routers_follow_the_owners_of_shards() {
     follows(&mut world, 3);
     world.tell(1, "join");
     world.settled(&[0, 1, 2]);
+    follows(&mut world, 3);
+    // An owner without a routing daemon: others have the whole pool, and hand its packets over.
+    birds[1] = None;
+    let owned = world.all()[1].1["owned"][0].as_u64().expect("a shard") as u16;
+    let (prefix, _) = map().prefixes(Shard(owned))[0];
+    poll_or(
+        || {
+            let shown = world.middle.ip(&format!("route get {}", prefix.addr()));
+            [0, 2].iter().any(|it| shown.contains(&format!("via {} ", v4(*it)))).then_some(())
+        },
+        || world.middle.ip("route show"),
+    );
+    birds[1] = start_bird(&world, 1);
     follows(&mut world, 3);
     // A gateway's process is killed, and its routing daemon goes on: later epochs are better.
     world.kill(0);
