@@ -124,6 +124,14 @@ fn frames() -> LengthDelimitedCodec {
     LengthDelimitedCodec::builder().max_frame_length(LONGEST).new_codec()
 }
 
+/// Why a connection has ended. Who is killed says nothing, which is no error of TLS to an operator.
+fn why(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => "it has closed the connection".into(),
+        _ => error.to_string(),
+    }
+}
+
 /// Messages leave at once, and who vanishes is noticed.
 fn tune(stream: &TcpStream) -> std::io::Result<()> {
     let socket = SockRef::from(stream);

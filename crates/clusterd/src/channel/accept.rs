@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_util::codec::FramedRead;
 
 use super::tls::Tls;
-use super::{ChannelError, ChannelSettings, PATIENCE, frames, tune};
+use super::{ChannelError, ChannelSettings, PATIENCE, frames, tune, why};
 
 /// Handshakes at a time; other connections are refused, but those from a gateway's address.
 const HANDSHAKES: usize = 32;
@@ -98,7 +98,7 @@ async fn receive((from, stream): Known, inputs: &Sender<Input>, counters: &Chann
                 }
             },
             Some(Err(error)) => {
-                tracing::info!("gateway {}: its connection has ended: {error}", from.0);
+                tracing::info!("gateway {}: its connection has ended: {}", from.0, why(&error));
                 return;
             }
             None => return,

@@ -1,5 +1,6 @@
 //! The connection to another gateway, by which it is sent messages.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tokio_util::bytes::Bytes;
 use tokio_util::codec::FramedWrite;
 
 use super::tls::Tls;
-use super::{PATIENCE, frames, tune};
+use super::{PATIENCE, frames, tune, why};
 
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -72,7 +73,7 @@ async fn connect(peer: &Peer, tls: &Tls) -> Result<TlsStream<TcpStream>, String>
         connector.connect(peer.name.clone(), stream).await
     };
     let done = timeout(PATIENCE, connecting).await;
-    let stream = done.map_err(|_| "it does not answer".to_owned())?.map_err(|e| e.to_string())?;
+    let stream = done.map_err(|_| "it does not answer".to_owned())?.map_err(|error| why(&error))?;
     match tls.whose(stream.get_ref().1.peer_certificates()) {
         Some(member) if member == peer.number => Ok(stream),
         _ => Err("its certificate has the name of another gateway as well".into()),
@@ -93,7 +94,7 @@ async fn forward(
         tokio::select! {
             // Nothing is ever said here: it is the end.
             end = reader.read(&mut octet) => {
-                return Err(end.map_or_else(|error| error.to_string(), |_| "it has closed the connection".into()));
+                return Err(why(&end.err().unwrap_or_else(|| ErrorKind::UnexpectedEof.into())));
             }
             received = messages.recv_many(&mut burst, BURST) => {
                 if received == 0 {
@@ -101,10 +102,10 @@ async fn forward(
                     return Ok(());
                 }
                 for message in burst.drain(..) {
-                    writer.feed(message).await.map_err(|error| error.to_string())?;
+                    writer.feed(message).await.map_err(|error| why(&error))?;
                     counters.sent.count();
                 }
-                SinkExt::<Bytes>::flush(&mut writer).await.map_err(|error| error.to_string())?;
+                SinkExt::<Bytes>::flush(&mut writer).await.map_err(|error| why(&error))?;
             }
         }
     }
