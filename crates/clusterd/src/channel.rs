@@ -124,7 +124,7 @@ fn frames() -> LengthDelimitedCodec {
     LengthDelimitedCodec::builder().max_frame_length(LONGEST).new_codec()
 }
 
-/// Why a connection has ended. Who is killed says nothing, which is no error of TLS to an operator.
+/// Why a connection has ended. A killed process closes it without TLS's close_notify, which tells operators no more than that.
 fn why(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::UnexpectedEof => "it has closed the connection".into(),
