@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use fordway_cluster::{Shard, ShardMap};
 use fordway_testhost::namespace::{Namespace, can_test};
 use fordway_testhost::{bird, has_programs, poll_or};
+use ipnet::Ipv4Net;
 use serde_json::Value;
 
 use crate::gateway::{TABLE, pool};
@@ -137,10 +138,13 @@ fn routers_follow_the_owners_of_shards() {
     birds[1] = None;
     let owned = world.all()[1].1["owned"][0].as_u64().expect("a shard") as u16;
     let (prefix, _) = map().prefixes(Shard(owned))[0];
+    let whole = map().all_prefixes()[0];
     poll_or(
         || {
-            let shown = world.middle.ip(&format!("route get {}", prefix.addr()));
-            [0, 2].iter().any(|it| shown.contains(&format!("via {} ", v4(*it)))).then_some(())
+            let shown = world.middle.ip("route show");
+            let by = |prefix: Ipv4Net| next(&shown, 3, &format!("{prefix} "));
+            // The route to the owner before stays for a moment.
+            (by(prefix).is_none() && matches!(by(whole), Some(0 | 2))).then_some(())
         },
         || world.middle.ip("route show"),
     );
