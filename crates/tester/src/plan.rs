@@ -113,10 +113,12 @@ impl Plan {
             }
             Pace::Steps(steps) => {
                 for (step, networks) in started(steps, trial) {
-                    let fits = |value: f64| (1e-3..=1e9).contains(&value);
-                    if !fits(step.rate) || !fits(step.seconds) {
+                    let (least, most) = (Step { rate: 1e-3, seconds: 1e-9 }, 1e9);
+                    if !(least.rate..=most).contains(&step.rate)
+                        || !(least.seconds..=most).contains(&step.seconds)
+                    {
                         return Err(Error::Unfit(format!(
-                            "{step:?}: both must be from 0.001 to 10^9"
+                            "{step:?}: both must be from {least:?} to 10^9"
                         )));
                     }
                     let frames = countable(total as f64 + (step.rate * step.seconds).round())?;

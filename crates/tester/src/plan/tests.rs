@@ -85,6 +85,15 @@ fn the_smallest_frames_have_84_octets_over_ipv6_and_64_over_ipv4() {
     assert_eq!(length(Direction::Reverse), 64);
 }
 
+/// As a search for the longest burst comes to them.
+#[test]
+fn a_burst_at_a_rate_may_have_a_few_frames() {
+    let mut trial = trial(100, 1);
+    trial.forward = Pace::steady(1e6, 3e-6);
+    let plan = plan(&trial, Direction::Forward);
+    assert_eq!(plan.total, 3);
+}
+
 #[test]
 fn what_can_not_be_sent_is_refused() {
     let refused = |change: &dyn Fn(&mut Trial)| {
@@ -97,6 +106,7 @@ fn what_can_not_be_sent_is_refused() {
     };
     refused(&|it| it.forward = Pace::steady(0.0, 1.0));
     refused(&|it| it.forward = Pace::steady(f64::NAN, 1.0));
+    refused(&|it| it.forward = Pace::steady(1.0, 0.0));
     refused(&|it| it.forward = Pace::steady(1e9, 1e9));
     refused(&|it| it.forward = Pace::Burst(u64::MAX));
     refused(&|it| it.networks = 0);
