@@ -20,10 +20,11 @@ def newest(pattern):
 
 
 class Packages:
-    """The packages of a folder."""
+    """The packages of a folder, and what upgrades lead to: the same ones, or those of another build."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, later=None):
         self.folder = folder
+        self.later = later or self
         self.debs = {name: newest(f"{folder}/{name}_[0-9]*.deb") for name in ALL}
         self.version = run("dpkg-deb", "--field", self.debs["fordway"], "Version").stdout.strip()
 
@@ -31,11 +32,12 @@ class Packages:
         return run("dpkg-deb", "--field", self.debs[name], *fields).stdout.strip()
 
     def as_version(self, version):
-        """The gateway's package with another version, and with another configuration to begin with."""
+        """The gateway's later package with another version, and with another configuration to begin with."""
         path = f"{self.folder}/test/fordway_{version}.deb"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             tree = f"{folder}/tree"
-            run("dpkg-deb", "--raw-extract", self.debs["fordway"], tree)
+            run("dpkg-deb", "--raw-extract", self.later.debs["fordway"], tree)
             with open(f"{tree}/DEBIAN/control", encoding="utf-8") as file:
                 text = file.read()
             with open(f"{tree}/DEBIAN/control", "w", encoding="utf-8") as file:
@@ -47,5 +49,5 @@ class Packages:
 
     def dependencies(self):
         """The first of the alternatives each."""
-        text = ", ".join(self.fields(name, "Depends").removeprefix("Depends: ") for name in ALL)
+        text = ", ".join(packages.fields(name, "Depends").removeprefix("Depends: ") for packages in (self, self.later) for name in ALL)
         return sorted({re.split(r"[ |(]", one.strip())[0] for one in text.split(",")})

@@ -62,7 +62,7 @@ class Lifecycle:
     def install(self):
         """Installed and enabled, the gateway translates."""
         self.note("A fresh host: install, configure, enable")
-        self.show(f"dpkg --install {self.packages.debs['fordway']}")
+        self.show(f"dpkg --install {self.packages.earlier}")
         self.guest.put(FILE, CONFIGURATION)
         self.show(f"cat {FILE}")
         self.show(f"fordway check -c {FILE}")
@@ -88,7 +88,7 @@ class Lifecycle:
         """A downgrade restarts the daemon, and no session ends."""
         self.note("Downgrade")
         pid = self.pid()
-        said = self.show(f"dpkg --install --force-confold {self.packages.debs['fordway']}")
+        said = self.show(f"dpkg --install --force-confold {self.packages.earlier}")
         check("sessions: taken over" in said, said)
         check(self.pid() != pid and self.is_own_program(), "the later daemon goes on")
         self.network.end_traffic()
