@@ -55,8 +55,11 @@ always_inline verdict refresh(const struct flow *flow, struct fw_session *sessio
 		if (anew && is_later(flow->now, tick))
 			tick = flow->now;
 		__u64 after = session_life(tick, state, timeout) | (before & FW_SESSION_PERMITS);
-		if (after == before || __sync_val_compare_and_swap(&session->life, before, after) == before)
-			return GO_ON;
+		if (after != before && __sync_val_compare_and_swap(&session->life, before, after) != before)
+			continue;
+		if ((after ^ before) >> 32)
+			note_session(flow->session);
+		return GO_ON;
 	}
 	return LEAVE;
 }
@@ -105,8 +108,10 @@ __noinline int look_from_v6(struct flow *flow)
 			    session_timeout(READ_ONCE(session->life)) == FW_TIMEOUT_TCP_INCOMING_SYN)
 				return LEAVE;
 			/* Answers use the prefix that the host used last. */
-			if (session->pool6 != flow->pool6)
+			if (session->pool6 != flow->pool6) {
 				WRITE_ONCE(session->pool6, flow->pool6);
+				note_session(found);
+			}
 			flow->session = found;
 			return found_session(flow, session);
 		}

@@ -171,6 +171,18 @@ __noinline int has_reserve(__u32 kind)
 	return used < (__s64)most;
 }
 
+/* In a cluster: a session is new or has another state. The core's Shards::note. */
+always_inline void note_session(__u32 index)
+{
+	__u32 zero = 0;
+
+	if (!nat64.shards)
+		return;
+	struct fw_gates *gates = bpf_map_lookup_elem(&nat64_gates, &zero);
+	if (gates)
+		__sync_fetch_and_or(&gates->changed[(index >> 6) & (FW_CHANGED_WORDS - 1)], 1ull << (index & 63));
+}
+
 /* The life word of a new session. */
 always_inline __u64 birth(const struct flow *flow)
 {
@@ -238,6 +250,9 @@ __noinline int open_session(struct flow *flow)
 	if (v == GO_ON) {
 		flow->session = index;
 		flow->created |= CREATED_SESSION;
+		/* One of TCP has a record when it is established. The subscriber is known, and so are its blocks. */
+		if (!is_tcp(flow))
+			note_session(index);
 		return GO_ON;
 	}
 	/* Fails if the sweeper has ended it already. */

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-use fordway_xlat::nat64::Gates;
+use fordway_xlat::nat64::{CHANGED_WORDS, Gates};
 use libbpf_rs::{MapCore, MapHandle, MapType, libbpf_sys};
 
 use crate::abi::MAX_SHARDS;
@@ -14,10 +14,13 @@ use crate::pins::{Pin, Pins};
 use crate::sys::Mapped;
 use crate::{Error, Result, maps};
 
-/// Octets of its value: the words of all shards that a cluster can have.
-const OCTETS: usize = (1 + 3 * MAX_SHARDS) * size_of::<AtomicU64>();
+/// The words of all shards that a cluster can have.
+const WORDS: usize = 1 + 3 * MAX_SHARDS;
+/// Octets of its value.
+const OCTETS: usize = (WORDS + CHANGED_WORDS) * size_of::<AtomicU64>();
 
-/// Words that say which packets may be translated, in a map that programs read. They outlive the process with the programs.
+/// Words that say which packets may be translated, and bits of sessions that have changed, in a map that programs use. They
+/// outlive the process with the programs.
 pub struct ShardGates {
     map: MapHandle,
     memory: Mapped,
@@ -59,7 +62,11 @@ impl ShardGates {
 
 impl Gates for ShardGates {
     fn words(&self) -> &[AtomicU64] {
-        self.memory.slice()
+        &self.memory.slice()[..WORDS]
+    }
+
+    fn changed(&self) -> &[AtomicU64] {
+        &self.memory.slice()[WORDS..]
     }
 }
 

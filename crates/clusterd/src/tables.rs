@@ -1,8 +1,8 @@
 //! The NAT64 tables of an engine as a data path: their records are told and applied, and packets of a shard are translated
 //! while this gateway owns it.
 //!
-//! One thread scans the tables for what has changed ([`Replica`]). Each call of the member waits for it for at most a
-//! millisecond, and for the sweeper for at most one of its chunks.
+//! One thread looks at the sessions that have changed, and scans the tables for everything else ([`Replica`]). Each call of the
+//! member waits for it for at most some milliseconds, and for the sweeper for at most one of its chunks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use fordway_cluster::{Member, Nanos, Record, RecordKey, Shard};
 use fordway_counters::cluster::{SharedTablesStats, TablesStats};
-use fordway_engine::Grace;
 use fordway_serve::boottime;
 use fordway_xlat::nat64::replica::{self, ApplyError, Replica, Replicated};
 use fordway_xlat::nat64::{Nat64, Shards, Sweeper};
@@ -21,18 +20,26 @@ use tokio::sync::Notify;
 use crate::data_path::{Change, DataPath};
 use crate::owners::Owners;
 
-/// From the beginning of a scan to that of the next, at least.
+use stops::Stops;
+
+mod stops;
+
+/// Between two looks at changed sessions.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// The thread scans for so long without a pause.
+/// The thread looks, and scans, for so long without a pause.
 const STRETCH: Duration = Duration::from_millis(1);
+/// Looking at changed sessions takes one part in so many of a processor's time, if there are more than it can tell in
+/// [`STRETCH`].
+const LOOK_SHARE: u32 = 4;
 /// Entries between two looks at the clock.
 const CHUNK: u32 = 512;
-/// Scanning takes one part in so many of a processor's time.
-const SHARE: u32 = 8;
+/// Scanning takes one part in so many of a processor's time, and from the beginning of a scan to that of the next so long
+/// passes at least.
+const SCANS: (u32, Duration) = (32, Duration::from_millis(50));
+/// The same while there are [leftovers](Replica::has_leftovers).
+const HASTE: (u32, Duration) = (8, INTERVAL);
 /// Between two looks whether bursts of packets are over.
 const SOON: Duration = Duration::from_micros(100);
-/// Scans after a stop at most. One that tells nothing of the shard is the last.
-const SCANS: u8 = 4;
 /// Records that are given at once.
 const BATCH: usize = 256;
 /// For so long unknown packets are not answered after a take-over.
@@ -49,37 +56,19 @@ pub enum TablesError {
     Thread(#[from] io::Error),
 }
 
-/// A shard in which no packet begins translation any more.
-struct Stopping {
-    shard: Shard,
-    ticket: u64,
-    stage: Stage,
-}
-
-/// What a stop waits for.
-enum Stage {
-    /// Packets that had begun in the engine's threads.
-    Bursts(Grace),
-    /// Packets that had begun in programs.
-    Programs,
-    /// The rest of a scan that had begun before that, for which another stop waits.
-    Rest,
-    /// A whole scan; how many there were before, and whether this one has told something of the shard.
-    Scan(u8, bool),
-    /// The thread, for a moment.
-    Done,
-}
-
 struct State {
     replica: Replica,
     changes: Vec<Change>,
-    stopping: Vec<Stopping>,
+    stops: Stops,
     /// Applied records that the replica could not remember.
     forgotten: BTreeSet<(u16, RecordKey)>,
+    /// A round of looking at changed sessions is under way.
+    is_looking: bool,
     is_scanning: bool,
-    /// When the scan that is under way has begun, and how long it has taken of that time.
+    /// When the scan that is under way has begun.
     begun: Instant,
-    spent: Duration,
+    /// When it goes on, or the next one begins.
+    scans_at: Instant,
     stats: TablesStats,
     /// Shards that are another gateway's since a moment ago: when programs may hand over to it.
     ways: Vec<(Instant, Shard, Member)>,
@@ -152,12 +141,13 @@ impl Shared {
             }
             let waited = self.called.wait_timeout(state, pause);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            state.look_at_bursts();
-            if state.waits_for_programs() {
+            state.stops.look_at_bursts();
+            if state.stops.wait_for_programs() {
                 drop(state);
                 self.wait_for_programs();
                 state = self.lock();
-                state.end_programs();
+                let is_looking = state.is_looking;
+                state.stops.end_programs(is_looking);
             }
         }
     }
@@ -184,8 +174,39 @@ impl Shared {
         }
     }
 
-    /// Scans for a stretch. Gives how long to pause.
+    /// Looks at changed sessions, and scans if it is time. Gives how long to pause.
     fn stretch(&self, state: &mut State) -> Duration {
+        let begun = Instant::now();
+        while self.look_at_changed(state) && begun.elapsed() < STRETCH {}
+        let looked = begun.elapsed();
+        if begun >= state.scans_at {
+            self.scan_on(state);
+        }
+        self.finish(state);
+        if !state.stops.is_empty() {
+            SOON
+        } else if state.is_looking {
+            looked * (LOOK_SHARE - 1)
+        } else {
+            state.scans_at.saturating_duration_since(Instant::now()).min(INTERVAL)
+        }
+    }
+
+    /// Looks at some changed sessions. Gives whether there may be more.
+    fn look_at_changed(&self, state: &mut State) -> bool {
+        let State { replica, changes, .. } = state;
+        let mut tell = |change: replica::Change<'_>| put(changes, &change);
+        let looked = self.with(|nat, _, now| replica.look_at_changed(nat, now, CHUNK, &mut tell));
+        let Some(looked) = looked else { return false };
+        state.is_looking = !looked.is_complete;
+        if looked.is_complete {
+            state.stops.end_round(looked.waits);
+        }
+        state.is_looking
+    }
+
+    /// Scans for a stretch.
+    fn scan_on(&self, state: &mut State) {
         let begun = Instant::now();
         if !state.is_scanning {
             state.begun = begun;
@@ -194,33 +215,19 @@ impl Shared {
         while !is_complete && begun.elapsed() < STRETCH {
             is_complete = self.scan(state);
         }
-        let spent = begun.elapsed();
-        state.spent += spent;
+        let (share, interval) = if state.replica.has_leftovers() { HASTE } else { SCANS };
+        state.scans_at = begun + begun.elapsed() * share;
         if is_complete {
+            state.scans_at = state.scans_at.max(state.begun + interval);
             state.end_scan();
             self.settings.stats.set(state.stats);
         }
-        self.finish(state);
-        let rest = if is_complete {
-            let of_scan = std::mem::take(&mut state.spent) * (SHARE - 1);
-            of_scan.max(INTERVAL.saturating_sub(spent))
-        } else {
-            spent * (SHARE - 1)
-        };
-        if state.stopping.is_empty() { rest } else { SOON }
     }
 
     /// Looks at a chunk of entries. Gives whether the scan is complete.
     fn scan(&self, state: &mut State) -> bool {
-        let State { replica, changes, stopping, .. } = state;
-        let mut tell = |change: replica::Change<'_>| {
-            for it in stopping.iter_mut().filter(|it| it.shard.0 == change.shard) {
-                if let Stage::Scan(_, has_told) = &mut it.stage {
-                    *has_told = true;
-                }
-            }
-            put(changes, &change);
-        };
+        let State { replica, changes, .. } = state;
+        let mut tell = |change: replica::Change<'_>| put(changes, &change);
         let scanned =
             self.with(|nat, sweeper, now| replica.scan(nat, sweeper, now, CHUNK, &mut tell));
         state.is_scanning = scanned.is_some_and(|scanned| !scanned.is_complete);
@@ -229,10 +236,9 @@ impl Shared {
 
     /// Of stopped shards whose changes were all told, one: it takes time for each record.
     fn finish(&self, state: &mut State) {
-        let is_done = |it: &Stopping| matches!(it.stage, Stage::Done);
-        if let Some(at) = state.stopping.iter().position(is_done) {
-            let done = state.stopping.swap_remove(at);
-            self.let_go(state, done.shard, Some(done.ticket));
+        if let Some((shard, ticket)) = state.stops.take_done() {
+            self.let_go(state, shard, Some(ticket));
+            state.scans_at = Instant::now();
         }
     }
 
@@ -248,12 +254,9 @@ impl Shared {
             return;
         }
         self.shards.disable(shard.0);
-        let found = state.stopping.iter().position(|it| it.shard == shard);
-        let stopping = found.map(|at| state.stopping.swap_remove(at));
-        let mut grace = match &stopping {
-            Some(Stopping { stage: Stage::Rest | Stage::Scan(..) | Stage::Done, .. }) => None,
-            _ => Some(self.engine.grace()),
-        };
+        let stop = state.stops.take(shard);
+        let have_left = stop.is_some_and(|(_, have_left)| have_left);
+        let mut grace = (!have_left).then(|| self.engine.grace());
         // Bursts take well below a millisecond.
         while grace.as_mut().is_some_and(|it| !it.is_over()) {
             thread::sleep(SOON);
@@ -261,41 +264,12 @@ impl Shared {
         if grace.is_some() {
             self.wait_for_programs();
         }
-        self.let_go(state, shard, stopping.map(|it| it.ticket));
+        self.let_go(state, shard, stop.map(|(ticket, _)| ticket));
     }
 }
 
 impl State {
-    /// What waited for bursts of packets that are over goes on.
-    fn look_at_bursts(&mut self) {
-        for it in &mut self.stopping {
-            if let Stage::Bursts(grace) = &mut it.stage
-                && grace.is_over()
-            {
-                it.stage = Stage::Programs;
-            }
-        }
-    }
-
-    fn waits_for_programs(&self) -> bool {
-        self.stopping.iter().any(|it| matches!(it.stage, Stage::Programs))
-    }
-
-    /// Programs have ended that had begun when [`State::look_at_bursts`] was called last. The scan that is under way begins
-    /// anew, unless another stop waits for it.
-    fn end_programs(&mut self) {
-        if !self.stopping.iter().any(|it| matches!(it.stage, Stage::Rest | Stage::Scan(..))) {
-            self.replica.begin_anew();
-            self.is_scanning = false;
-        }
-        for it in &mut self.stopping {
-            if let Stage::Programs = it.stage {
-                it.stage = if self.is_scanning { Stage::Rest } else { Stage::Scan(0, false) };
-            }
-        }
-    }
-
-    /// A scan is complete: what waited for it goes on.
+    /// A scan is complete.
     fn end_scan(&mut self) {
         let refused = self.replica.refused().map(|(_, number)| number).sum();
         self.stats = TablesStats {
@@ -304,15 +278,7 @@ impl State {
             unplaced: (self.replica.unplaced() + self.forgotten.len()) as u64,
             refused,
         };
-        for it in &mut self.stopping {
-            it.stage = match std::mem::replace(&mut it.stage, Stage::Done) {
-                Stage::Bursts(grace) => Stage::Bursts(grace),
-                Stage::Programs => Stage::Programs,
-                Stage::Rest => Stage::Scan(0, false),
-                Stage::Scan(scans, true) if scans + 1 < SCANS => Stage::Scan(scans + 1, false),
-                Stage::Scan(..) | Stage::Done => Stage::Done,
-            };
-        }
+        self.stops.end_scan();
     }
 
     /// Forgets which records of a shard are in no table, and gives them.
@@ -338,11 +304,12 @@ impl Tables {
         let state = Mutex::new(State {
             replica,
             changes: Vec::new(),
-            stopping: Vec::new(),
+            stops: Stops::default(),
             forgotten: BTreeSet::new(),
+            is_looking: false,
             is_scanning: false,
             begun: Instant::now(),
-            spent: Duration::ZERO,
+            scans_at: Instant::now(),
             stats: TablesStats::default(),
             ways: Vec::new(),
             is_over: false,
@@ -395,7 +362,7 @@ impl DataPath for Tables {
         let shared = &self.shared;
         let mut state = shared.lock();
         // A move that was given up.
-        state.stopping.retain(|it| it.shard != shard);
+        state.stops.take(shard);
         if !shared.shards.owns(shard.0) {
             for key in state.take_forgotten(shard) {
                 put(&mut state.changes, &replica::Change { shard: shard.0, key, value: None });
@@ -439,8 +406,8 @@ impl DataPath for Tables {
 
     fn stop(&mut self, shard: Shard, ticket: u64) {
         self.shared.shards.disable(shard.0);
-        let stage = Stage::Bursts(self.shared.engine.grace());
-        self.shared.lock().stopping.push(Stopping { shard, ticket, stage });
+        let grace = self.shared.engine.grace();
+        self.shared.lock().stops.begin(shard, ticket, grace);
         self.shared.called.notify_one();
     }
 

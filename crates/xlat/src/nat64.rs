@@ -35,8 +35,8 @@ pub use nat_pt::Bound;
 pub(crate) use packet::{Fence, Stateful};
 pub use packet::{Outgoing6, Refusal, Segment, Transition, Tuple, transition};
 pub use policy::{
-    Allocation, Closed, Division, Dynamic4, Filtering, Gates, Lifetimes, NEVER, Part, Partition,
-    Pool, Quotas, Range, Settings, Shards, StaticBib,
+    Allocation, CHANGED_WORDS, Closed, Division, Dynamic4, Filtering, Gates, Lifetimes, NEVER,
+    OwnGates, Part, Partition, Pool, Quotas, Range, Settings, Shards, StaticBib,
 };
 pub use sweep::{Event, PoolUse, Slice, Sweeper, Swept};
 pub(crate) use table::View;

@@ -246,7 +246,11 @@ _Static_assert(sizeof(struct fw_part) == 32, "fw_part");
 /* Shards of a cluster at most. */
 #define FW_MAX_SHARDS 1024
 
-/* The only entry of `nat64_gates`: which packets may be translated. Nanoseconds of CLOCK_BOOTTIME. */
+/* Words for the bits of changed sessions. A power of two. */
+#define FW_CHANGED_WORDS 16384
+
+/* The only entry of `nat64_gates`: which packets may be translated, in nanoseconds of CLOCK_BOOTTIME; and which sessions have
+ * changed. */
 struct fw_gates {
 	/* Until when; 0: none. */
 	__u64 lease;
@@ -259,8 +263,10 @@ struct fw_gates {
 		 * engine knows. */
 		__u64 way;
 	} shards[FW_MAX_SHARDS];
+	/* Sessions that are new or have another state: of entry n bit n % 64 of word n / 64, modulo FW_CHANGED_WORDS. */
+	__u64 changed[FW_CHANGED_WORDS];
 };
-_Static_assert(sizeof(struct fw_gates) == 8 + 24 * FW_MAX_SHARDS, "fw_gates");
+_Static_assert(sizeof(struct fw_gates) == 8 + 24 * FW_MAX_SHARDS + 8 * FW_CHANGED_WORDS, "fw_gates");
 
 enum fw_nat64_mode {
 	FW_NAT64_NONE = 0,

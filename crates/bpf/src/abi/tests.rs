@@ -242,6 +242,7 @@ fn numbers_are_as_in_the_header() {
         ("FW_TRACE_SNAP", TRACE_SNAP),
         ("FW_MAX_POOL4", MAX_POOL4),
         ("FW_MAX_SHARDS", MAX_SHARDS),
+        ("FW_CHANGED_WORDS", fordway_xlat::nat64::CHANGED_WORDS),
         ("FW_CELL4", CELL4.into()),
         ("FW_CELL6", CELL6.into()),
         ("FW_FINE_BITS", FINE_BITS as usize),

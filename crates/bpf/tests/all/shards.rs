@@ -2,15 +2,20 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fordway_bpf::{
     Action, Loaded, Outcome, PassReason, Program, ShardGates, StateMaps, Stateful, TestOptions,
 };
 use fordway_cluster::ShardMap;
-use fordway_engine::boottime;
+use fordway_engine::{boottime, monotonic};
 use fordway_testhost::is_root;
-use fordway_xlat::nat64::{Partition, Pool, Range, Settings, Shards, Sizes};
+use fordway_xlat::nat64::replica::{Replica, Replicated};
+use fordway_xlat::nat64::{
+    Gates, Nat64, Partition, Pool, Protocol, Range, Segment, Settings, Shards, Sizes, Sweeper,
+    Tuple,
+};
 use fordway_xlat::{Config, DropReason};
 
 use crate::alike::frame;
@@ -22,6 +27,9 @@ struct Gateway {
     program: Loaded,
     map: ShardMap,
     shards: Arc<Shards>,
+    gates: Arc<ShardGates>,
+    /// The core on the same tables.
+    nat: Nat64,
 }
 
 impl Gateway {
@@ -49,15 +57,26 @@ impl Gateway {
         let pool6 = vec!["2001:db8:64::/96".parse().unwrap()];
         let config = Config { pool6, ..Config::default() };
         let maps = Arc::new(StateMaps::make(&sizes, [3, 5]).unwrap());
-        let stateful = Some(Stateful { settings, maps, gates: Some(gates) });
+        let nat = Nat64::new(settings.clone(), Arc::clone(&maps) as Arc<_>).unwrap();
+        let stateful = Some(Stateful { settings, maps, gates: Some(Arc::clone(&gates)) });
         let options = TestOptions { stateful, ..TestOptions::default() };
         let program = Loaded::load(&config, &[Program::Interface], &options).unwrap();
-        Gateway { program, map, shards }
+        Gateway { program, map, shards, gates, nat }
     }
 
     fn run(&mut self, packet: &[u8]) -> Outcome {
         let run = self.program.run(Program::Interface, &frame(packet), 0, 1).unwrap();
         run.outcome.expect("an outcome")
+    }
+
+    /// Entries of sessions that are noted as changed, which is forgotten.
+    fn noted(&self) -> Vec<usize> {
+        let words = self.gates.changed().iter().enumerate();
+        let bits = words.map(|(place, word)| (place, word.swap(0, Ordering::Relaxed)));
+        bits.flat_map(|(place, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| 64 * place + bit)
+        })
+        .collect()
     }
 }
 
@@ -160,4 +179,53 @@ fn programs_keep_to_the_lease_and_to_the_quiet_time() {
     let run = gateway.program.run(Program::Interface, &frame(&packet), 0, 1).unwrap();
     assert_eq!((run.action, run.outcome), (Action::Redirect, Some(Outcome::HandedOver)));
     assert_eq!(run.frame, frame(&packet), "it is as it came");
+}
+
+/// What the standby has to be told of.
+#[test]
+fn programs_note_new_sessions_and_other_states() {
+    if !is_root() {
+        return;
+    }
+    let mut gateway = Gateway::new();
+    let host: Ipv6Addr = "2001:db8:1::1".parse().unwrap();
+    let shard = Partition::of_host(&gateway.map, host);
+    let mut replica = Replica::new(&gateway.nat, Replicated::default()).unwrap();
+    replica.take_over(&gateway.nat, &mut Sweeper::new(), monotonic(), shard, &mut |_| {});
+    gateway.shards.lease(Duration::MAX);
+    gateway.shards.enable(shard, None);
+    let remote = (Ipv4Addr::new(203, 0, 113, 1), 80);
+    let tuple = Tuple {
+        protocol: Protocol::Tcp,
+        near: (host, 4000),
+        remote,
+        segment: Segment::Syn,
+        pool6: 0,
+        mark: 0,
+        packets: 1,
+        octets: 60,
+    };
+    let (local, port) = gateway.nat.from_v6(&tuple, monotonic(), 0).unwrap();
+    let noted = gateway.noted();
+    assert_eq!(noted.len(), 1, "by the core: {noted:?}");
+    assert_eq!(gateway.run(&segment(local, port, 0x12)), Outcome::Translated);
+    assert_eq!(gateway.noted(), noted);
+    assert_eq!(gateway.run(&segment(local, port, 0x10)), Outcome::Translated);
+    assert_eq!(gateway.noted(), [0_usize; 0]);
+    assert_eq!(gateway.run(&segment(local, port, 0x11)), Outcome::Translated);
+    assert_eq!(gateway.noted(), noted);
+    // A datagram, for which the program makes binding and session.
+    assert_eq!(gateway.run(&from_host(host)), Outcome::Translated);
+    assert!(gateway.noted().len() == 1 && gateway.nat.sessions(monotonic()).count() == 2);
+}
+
+/// A segment of 203.0.113.1, port 80, with these flags.
+fn segment(to: Ipv4Addr, port: u16, flags: u8) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 203, 0, 113, 1];
+    packet.extend(to.octets());
+    let checksum = fordway_testkit::checksum::checksum(&packet);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let [high, low] = port.to_be_bytes();
+    packet.extend([0, 80, high, low, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0]);
+    packet
 }

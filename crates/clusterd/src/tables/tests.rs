@@ -1,11 +1,13 @@
 use std::net::Ipv6Addr;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use fordway_cluster::ShardMap;
 use fordway_engine::monotonic;
 use fordway_testhost::poll;
-use fordway_xlat::nat64::{Heap, Memory, Pool, Protocol, Range, Segment, Settings, Sizes, Tuple};
+use fordway_xlat::nat64::{
+    Gates, Heap, Memory, OwnGates, Pool, Protocol, Range, Segment, Settings, Sizes, Tuple,
+};
 use fordway_xlat::{Config, Translator};
 
 use super::*;
@@ -257,12 +259,12 @@ fn owners_are_known_when_they_were_told() {
 /// Packets may be handed over as soon as the next owner has said so.
 #[test]
 fn an_owner_that_knows_gets_its_packets_at_once() {
-    let gates: Arc<Box<[AtomicU64]>> = Arc::new((0..13).map(|_| AtomicU64::new(0)).collect());
+    let gates = Arc::new(OwnGates::new(SHARDS));
     let sizes = Sizes { bibs: 64, sessions: 64, subscribers: 16 };
     let shards = Shards::with(map(), Arc::clone(&gates));
     let mut gateway = Gateway::of(shards, sizes, &Arc::new(Heap::new(&sizes, [1, 2])));
     let owners = Arc::clone(&gateway.tables.shared.settings.owners);
-    let is_open = || (owners.is_own(2), gates[1 + 3 * 2 + 2].load(Relaxed));
+    let is_open = || (owners.is_own(2), gates.words()[1 + 3 * 2 + 2].load(Relaxed));
     gateway.tables.owner(Shard(2), Member(0));
     gateway.tables.owner(Shard(2), Member(7));
     assert_eq!(is_open(), (true, 0));
@@ -288,6 +290,20 @@ fn every_entry_is_told_that_packets_make_meanwhile() {
     assert_eq!(owner.sessions(), usize::from(PORTS));
 }
 
+/// Of tables that are large, a scan takes longer than a gateway may stand still.
+#[test]
+fn neither_records_nor_a_stop_wait_for_a_scan() {
+    let mut owner = Gateway::new();
+    owner.tables.translate(Shard(1), 1, false);
+    owner.tables.shared.lock().scans_at = Instant::now() + Duration::from_secs(3600);
+    assert!(owner.opens(host(1, 0), 4000));
+    owner.told(|all| number(all) == 3);
+    assert!(owner.opens(host(1, 1), 4000));
+    owner.tables.stop(Shard(1), 7);
+    let told = owner.told(|all| all.contains(&Change::Stopped(Shard(1), 7)));
+    assert_eq!(number(&told), 3);
+}
+
 #[test]
 fn a_stop_waits_for_programs() {
     let mut gateway = Gateway::new();
@@ -303,9 +319,8 @@ fn a_stop_waits_for_programs() {
 fn the_next_process_knows_what_this_one_has_owned() {
     let sizes = Sizes { bibs: 64, sessions: 64, subscribers: 16 };
     let heap = Arc::new(Heap::new(&sizes, [1, 2]));
-    let words: Arc<Box<[AtomicU64]>> =
-        Arc::new((0..=3 * SHARDS).map(|_| AtomicU64::new(0)).collect());
-    let process = || Gateway::of(Shards::with(map(), Arc::clone(&words)), sizes, &heap);
+    let gates = Arc::new(OwnGates::new(SHARDS));
+    let process = || Gateway::of(Shards::with(map(), Arc::clone(&gates)), sizes, &heap);
     let mut first = process();
     assert_eq!(first.tables.loaded(), []);
     first.tables.lease(Nanos::MAX);
@@ -339,4 +354,38 @@ fn the_next_process_knows_what_this_one_has_owned() {
     assert_eq!(second.sessions(), 3);
     assert!(second.opens(host(1, 0), 4001));
     assert!(!second.opens(host(2, 0), 4001));
+}
+
+/// With 400,000 sessions.
+#[test]
+#[ignore = "prints figures, which hold for a quiet machine and a release build"]
+fn large_tables_are_measured() {
+    const PORTS: u16 = 5000;
+    const HOSTS: usize = 20;
+    let mut owner = Gateway::with(Sizes { bibs: 1 << 20, sessions: 1 << 20, subscribers: 1 << 10 });
+    for shard in 0..SHARDS {
+        owner.tables.translate(Shard(shard), 1, false);
+        for host in (0..HOSTS).map(|n| host(shard, n)) {
+            assert!((1..=PORTS).all(|port| owner.opens(host, port)));
+        }
+    }
+    let all = usize::from(SHARDS) * HOSTS * (1 + 2 * usize::from(PORTS));
+    owner.told(|told| number(told) >= all);
+    let until = |owner: &mut Gateway, is_enough: &dyn Fn(&Change) -> bool| {
+        let began = Instant::now();
+        while !owner.tables.changes().iter().any(is_enough) {
+            thread::sleep(Duration::from_micros(100));
+        }
+        began.elapsed().as_millis()
+    };
+    let (mut told, mut stopped) = (Vec::new(), Vec::new());
+    for n in 0..HOSTS {
+        thread::sleep(Duration::from_millis(300));
+        assert!(owner.opens(host(1, n), PORTS + 1));
+        told.push(until(&mut owner, &|change| records_of(change).is_some()));
+        owner.tables.stop(Shard(1), 7);
+        stopped.push(until(&mut owner, &|change| matches!(change, Change::Stopped(..))));
+        owner.tables.translate(Shard(1), 2, false);
+    }
+    println!("a new session is told after {told:?} ms, a stop is done after {stopped:?} ms");
 }

@@ -19,6 +19,8 @@ pub(crate) use owned::Owned;
 pub(crate) use pool::BlockBitmap;
 pub use pool::{Allocation, Pool, Range};
 pub use settings::{Dynamic4, Filtering, Lifetimes, Quotas, Settings, StaticBib};
-pub use shards::{Closed, Division, Gates, NEVER, Part, Partition, Shards};
+pub use shards::{
+    CHANGED_WORDS, Closed, Division, Gates, NEVER, OwnGates, Part, Partition, Shards,
+};
 pub(crate) use subscriber::{NO_POOL, Purpose, prefix};
 pub(crate) use ticks::{Ticks, ticks};

@@ -3,7 +3,8 @@
 //!
 //! A [`Replica`] remembers, beside the tables, what was told of each entry, and has an index by key. On shards that the
 //! gateway owns, [`Replica::scan`] looks at the tables like the [`Sweeper`], in slices, and tells what differs: so
-//! entries that kernel programs made are found, and a session that ends before it was seen costs nothing. On other
+//! entries that kernel programs made are found, and a session that ends before it was seen costs nothing. Who changes a
+//! session's state notes it in a bit, so that [`Replica::look_at_changed`] need not wait for a scan of large tables. On other
 //! shards what was told is the truth: [`Replica::apply`] changes the tables.
 //!
 //! **What is replicated.** Subscribers with their port blocks, all of them. Sessions of TCP from establishment on; of UDP
@@ -28,10 +29,12 @@
 //! **Threads.** The thread that drives the [`Sweeper`] drives the replica, between slices: only one thread removes
 //! entries. Other threads and kernel programs use the tables meanwhile.
 //!
-//! `record` (layouts), `told` (what was told), `scan` (the owner's side), `apply` and `place` (the standby's side),
+//! `record` (layouts), `told` (what was told), `scan` and
+//! `changed` (the owner's side), `apply` and `place` (the standby's side),
 //! `owner` (changes of ownership).
 
 mod apply;
+mod changed;
 mod owner;
 mod place;
 mod record;
@@ -39,6 +42,7 @@ mod scan;
 mod told;
 
 pub use apply::{Applied, ApplyError};
+pub use changed::Looked;
 pub use record::{LEFT_UNIT, RecordKey};
 pub use scan::Scanned;
 
@@ -52,6 +56,7 @@ use core::ops::Bound;
 use super::policy::Shards;
 use super::{Nat64, Sweeper};
 
+use self::changed::Round;
 use self::record::Named;
 use self::scan::Pass;
 use self::told::Told;
@@ -106,6 +111,7 @@ pub struct Replica {
     replicated: Replicated,
     told: Told,
     pass: Pass,
+    round: Round,
     unplaced: BTreeMap<(u16, RecordKey), Unplaced>,
     /// Records of own shards that have ended, children first, which the next scan tells.
     ended: Vec<(u16, RecordKey)>,
@@ -126,6 +132,7 @@ impl Replica {
             replicated,
             told,
             pass: Pass::default(),
+            round: Round::default(),
             unplaced: BTreeMap::new(),
             ended: Vec::new(),
             leftovers: vec![Leftover::Kept; usize::from(shards.number())],
@@ -154,6 +161,12 @@ impl Replica {
             }
         }
         found.next().is_none()
+    }
+
+    /// Whether a scan is to end entries of lost shards. A take-over of such a shard before has to look for them in all tables.
+    #[must_use]
+    pub fn has_leftovers(&self) -> bool {
+        self.leftovers.contains(&Leftover::Lost)
     }
 
     /// How many records a shard has.

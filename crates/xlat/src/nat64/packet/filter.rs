@@ -4,8 +4,8 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::nat64::table::{
-    PermissionKey, Protocol, Session, SessionKey, SessionLife, Side, TcpState, Timeout, Trouble,
-    View, bib_flags, retry, state,
+    Found, PermissionKey, Protocol, Session, SessionKey, SessionLife, Side, TcpState, Timeout,
+    Trouble, View, bib_flags, retry, state,
 };
 use crate::verdict::DropReason;
 
@@ -74,14 +74,15 @@ impl View<'_> {
         {
             let local = bib.v4();
             let key = SessionKey { local, remote: tuple.remote, protocol };
-            if let Some((_, session)) = self.session(&key)
+            if let Some(found @ (place, session)) = self.session(&key)
                 && session.bib.load(Relaxed) == index
             {
                 if session.pool6.load(Relaxed) != tuple.pool6 {
                     // Answers come from where the host asked last.
                     session.pool6.store(tuple.pool6, Relaxed);
+                    self.note(place);
                 }
-                self.refresh(session, Side::V6, tuple)?;
+                self.refresh(found, Side::V6, tuple)?;
                 return Ok(local);
             }
             if opens {
@@ -121,7 +122,7 @@ impl View<'_> {
     ) -> Result<Option<Outgoing6>, Trouble> {
         let protocol = tuple.protocol.number();
         let key = SessionKey { local: tuple.near, remote: tuple.remote, protocol };
-        if let Some((_, session)) = self.session(&key)
+        if let Some(found @ (_, session)) = self.session(&key)
             && let Some(bib) = Self::entry(self.regions.bibs, session.bib.load(Relaxed))
             && bib.state() == state::LIVE
         {
@@ -133,7 +134,7 @@ impl View<'_> {
                     Err(DropReason::Filtered.into())
                 };
             }
-            self.refresh(session, Side::V4, tuple)?;
+            self.refresh(found, Side::V4, tuple)?;
             let pool6 = session.pool6.load(Relaxed);
             return Ok(Some(Outgoing6 { host: bib.v6(), pool6 }));
         }
@@ -213,8 +214,13 @@ impl View<'_> {
     }
 
     /// Updates state and lifetime of a session for a packet, and counts it.
-    fn refresh<A>(&self, session: &Session, side: Side, tuple: &Tuple<A>) -> Result<(), Trouble> {
-        loop {
+    fn refresh<A>(
+        &self,
+        (index, session): Found<'_, Session>,
+        side: Side,
+        tuple: &Tuple<A>,
+    ) -> Result<(), Trouble> {
+        let (before, after) = loop {
             let before = session.life();
             if !before.is_live() {
                 return Err(Trouble::Again);
@@ -235,11 +241,14 @@ impl View<'_> {
             }
             if self.answers_stored_syn(before, after) {
                 if self.answer_stored_syn(session, before, after)? {
-                    break;
+                    break (before, after);
                 }
             } else if after == before || session.change(before, after) {
-                break;
+                break (before, after);
             }
+        };
+        if (before.state, before.timeout) != (after.state, after.timeout) {
+            self.note(index);
         }
         count(session, side, tuple);
         Ok(())

@@ -150,6 +150,7 @@ impl<'a> View<'a> {
             let _ = session.end(born);
             other.map_or(DropReason::SessionsFull.into(), |_| Trouble::Again)
         })?;
+        self.note(new);
         self.made.set(true);
         self.nat.shared.created.sessions_created[tuple.protocol.index()].fetch_add(1, Relaxed);
         Ok(())

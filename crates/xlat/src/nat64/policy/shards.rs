@@ -118,19 +118,43 @@ impl Bits {
     }
 }
 
-/// Words that say which packets may be translated: in this process's memory, or where programs in the kernel read them as well.
-///
-/// The first is the lease's end; then come three for each shard, in the order of their numbers: from when on its packets are
-/// known ([`NEVER`]: it is not enabled), its [epoch](Shards::epoch), and its [way](Shards::set_way). Times are nanoseconds of
-/// CLOCK_BOOTTIME. All are 0 at first.
+/// What the threads of all engines share of the shards: in this process's memory, or where programs in the kernel use it as well.
 pub trait Gates: Send + Sync + fmt::Debug {
-    /// The words; there may be more than are needed.
+    /// Which packets may be translated; there may be more words than are needed.
+    ///
+    /// The first is the lease's end; then come three for each shard, in the order of their numbers: from when on its packets
+    /// are known ([`NEVER`]: it is not enabled), its [epoch](Shards::epoch), and its [way](Shards::set_way). Times are
+    /// nanoseconds of CLOCK_BOOTTIME. All are 0 at first.
     fn words(&self) -> &[AtomicU64];
+
+    /// Which sessions are new or have another state than before. The bit of the session in entry `n` is bit `n % 64` of word
+    /// `n / 64`, modulo the number of words. All are 0 at first.
+    fn changed(&self) -> &[AtomicU64];
 }
 
-impl Gates for Box<[AtomicU64]> {
+/// In this process's memory.
+#[derive(Debug)]
+pub struct OwnGates {
+    words: Box<[AtomicU64]>,
+    changed: Box<[AtomicU64]>,
+}
+
+impl OwnGates {
+    /// For so many shards.
+    #[must_use]
+    pub fn new(shards: u16) -> OwnGates {
+        let of_shards = OF_SHARD * usize::from(shards);
+        OwnGates { words: words(1 + of_shards), changed: words(CHANGED_WORDS) }
+    }
+}
+
+impl Gates for OwnGates {
     fn words(&self) -> &[AtomicU64] {
-        self
+        &self.words
+    }
+
+    fn changed(&self) -> &[AtomicU64] {
+        &self.changed
     }
 }
 
@@ -138,7 +162,14 @@ impl<T: Gates> Gates for Arc<T> {
     fn words(&self) -> &[AtomicU64] {
         (**self).words()
     }
+
+    fn changed(&self) -> &[AtomicU64] {
+        (**self).changed()
+    }
 }
+
+/// Words for the bits of changed sessions, 128 KiB: a million sessions have a bit each, and of ten million ten share one.
+pub const CHANGED_WORDS: usize = 1 << 14;
 
 /// Words of a shard, and which is which.
 const OF_SHARD: usize = 3;
@@ -200,7 +231,7 @@ impl Shards {
     /// The shards of `partition`, none of which this gateway owns.
     #[must_use]
     pub fn new(partition: impl Partition + 'static) -> Shards {
-        let gates: Box<[AtomicU64]> = words(1 + OF_SHARD * usize::from(partition.shards()));
+        let gates = OwnGates::new(partition.shards());
         Shards::with(partition, gates)
     }
 
@@ -366,6 +397,20 @@ impl Shards {
     fn check_lease(&self, boottime: Duration) -> Result<(), Closed> {
         let lease = self.gates.words()[0].load(Acquire);
         if nanos(boottime) < lease { Ok(()) } else { Err(Closed::LeaseEnded) }
+    }
+
+    /// The session in this entry is new or has another state: the replica looks at it before its scan comes to it. To be
+    /// called after the change.
+    pub(crate) fn note(&self, session: u32) {
+        let changed = self.gates.changed();
+        if let Some(word) = changed.get(session as usize / 64 % changed.len().max(1)) {
+            word.fetch_or(1 << (session % 64), Release);
+        }
+    }
+
+    /// The words of [`Shards::note`].
+    pub(crate) fn changed(&self) -> &[AtomicU64] {
+        self.gates.changed()
     }
 
     pub(crate) fn set_owned(&self, shard: u16, owned: bool) {

@@ -8,7 +8,7 @@ use crate::nat64::table::{SessionLife, View};
 use crate::nat64::{Nat64, Sweeper};
 
 use super::place::begun;
-use super::record::{Named, Octets, RecordKey};
+use super::record::{Named, Octets, RecordKey, SessionValue};
 use super::scan::value_of;
 use super::{Change, Leftover, Replica, Tell, Unplaced};
 
@@ -112,7 +112,11 @@ impl Replica {
                 if !others_follow && self.is_as_told(&view, &named, *entry) {
                     return None;
                 }
-                others_follow |= !matches!(named, Named::Session(_));
+                others_follow |= match named {
+                    Named::Subscriber { .. } => self.told.subscribers[*entry as usize].bibs != 0,
+                    Named::Bib { .. } => true,
+                    Named::Session(_) => false,
+                };
                 Some((*key, self.told.value(&named, *entry)))
             })
             .collect();
@@ -132,8 +136,10 @@ impl Replica {
                 told.has_subscriber(view, entry).is_some_and(|found| found.blocks().eq(blocks))
             }
             Named::Bib { .. } => told.has_bib(view, entry).is_some(),
+            // What was left of its lifetime is told again at the take-over, from what was told.
             Named::Session(_) => told.has_session(view, entry).is_some_and(|found| {
-                told.session_value(entry) == value_of(view, found, found.life())
+                let value = told.session_value(entry);
+                value == SessionValue { left: value.left, ..value_of(view, found, found.life()) }
             }),
         }
     }

@@ -120,24 +120,7 @@ impl Replica {
         }
     }
 
-    /// Looks at these sessions, by the indices of their entries, before a scan comes to them: those that are known to
-    /// be new or changed.
-    pub fn look_at(&mut self, nat: &Nat64, now: Duration, sessions: &[u32], tell: &mut Tell<'_>) {
-        let view = nat.view(now, 0);
-        self.grow(&view);
-        self.tell_ended(tell);
-        let end = end_of(&view, Kind::Session).min(self.told.end(Kind::Session));
-        for entry in sessions.iter().filter(|entry| (1..end).contains(*entry)) {
-            self.look_at_session(&view, *entry, tell);
-        }
-    }
-
-    /// Gives up the scan that is under way: the next slice is the first one of the next scan.
-    pub fn begin_anew(&mut self) {
-        self.pass = Pass::default();
-    }
-
-    fn tell_ended(&mut self, tell: &mut Tell<'_>) {
+    pub(super) fn tell_ended(&mut self, tell: &mut Tell<'_>) {
         for (shard, key) in self.ended.drain(..) {
             tell(Change { shard, key, value: None });
         }
@@ -168,7 +151,7 @@ impl Replica {
     }
 
     /// Whether what was told follows the tables, as to a shard.
-    fn follows(&self, shard: u16) -> bool {
+    pub(super) fn follows(&self, shard: u16) -> bool {
         self.loads || self.shards.owns(shard)
     }
 
@@ -215,7 +198,7 @@ impl Replica {
         }
     }
 
-    fn look_at_session(&mut self, view: &View<'_>, entry: u32, tell: &mut Tell<'_>) {
+    pub(super) fn look_at_session(&mut self, view: &View<'_>, entry: u32, tell: &mut Tell<'_>) {
         let session = &view.regions.sessions[entry as usize];
         let life = session.life();
         let told = self.told.sessions[entry as usize];
@@ -242,7 +225,7 @@ impl Replica {
         }
     }
 
-    fn has_record(&self, session: &Session, life: SessionLife) -> bool {
+    pub(super) fn has_record(&self, session: &Session, life: SessionLife) -> bool {
         let protocol = session.protocol.load(Relaxed);
         let wanted = match Protocol::of(protocol) {
             Some(Protocol::Tcp) => true,
@@ -263,7 +246,7 @@ impl Replica {
     ) {
         let owner = session.bib.load(Relaxed);
         let Some(bib) = View::entry(view.regions.bibs, owner) else { return };
-        if (bib.v4(), bib.protocol.load(Relaxed)) != (session.local(), session.key().protocol) {
+        if !is_of(session, bib) {
             return;
         }
         let Some(shard) = self.tell_bib(view, owner, bib, tell) else { return };
@@ -390,7 +373,7 @@ impl Replica {
         true
     }
 
-    fn look_at_subscriber(&mut self, view: &View<'_>, entry: u32, tell: &mut Tell<'_>) {
+    pub(super) fn look_at_subscriber(&mut self, view: &View<'_>, entry: u32, tell: &mut Tell<'_>) {
         let subscriber = &view.regions.subscribers[entry as usize];
         let told = &self.told.subscribers[entry as usize];
         let state = subscriber.state();
@@ -461,6 +444,11 @@ impl Replica {
             let _ = session.end(life);
         }
     }
+}
+
+/// Whether a BIB entry is still the one that a session was made for.
+pub(super) fn is_of(session: &Session, bib: &Bib) -> bool {
+    (bib.v4(), bib.protocol.load(Relaxed)) == (session.local(), session.protocol.load(Relaxed))
 }
 
 /// The end of the entries of a kind that were ever used.

@@ -59,12 +59,13 @@ impl<'a> Pass<'a, '_> {
                 timeout: Timeout::TcpTrans as u8,
                 ..life
             };
-            if session.change(life, after)
-                && let Some(bib) = self.live_bib_of(session)
-            {
-                let pool6 = session.pool6.load(Relaxed);
-                let remote = session.remote();
-                (self.tell)(Event::Probe { host: bib.v6(), remote, pool6 });
+            if session.change(life, after) {
+                self.view.note(index);
+                if let Some(bib) = self.live_bib_of(session) {
+                    let pool6 = session.pool6.load(Relaxed);
+                    let remote = session.remote();
+                    (self.tell)(Event::Probe { host: bib.v6(), remote, pool6 });
+                }
             }
             self.count_session(session, session.life());
         } else if session.end(life) {
@@ -146,6 +147,7 @@ impl<'a> Pass<'a, '_> {
     fn session_to_limbo(&mut self, index: u32, session: &Session) {
         let limbo = SessionLife { tick: 0, state: state::LIMBO, timeout: 0, permits: false };
         session.life.store(limbo.word(), Release);
+        self.view.note(index);
         self.put_in_limbo((Kind::Session, index));
     }
 

@@ -16,11 +16,13 @@ impl<'a> View<'a> {
     /// connections from one port, the later.
     pub(crate) fn keep_shift(&self, key: &SessionKey, shift: [u32; 2]) {
         let Some((index, session, bib)) = self.shifted(key) else { return };
-        bib.alg_session.store(index, Relaxed);
+        let before = bib.alg_session.swap(index, Relaxed);
         for (kept, shift) in bib.alg_shift.iter().zip(shift) {
             kept.store(shift, Relaxed);
         }
         session.seen.fetch_or(session_seen::SHIFTED, Relaxed);
+        self.note(before);
+        self.note(index);
     }
 
     /// What was kept of a session; `None`: its numbers are the same on both sides.

@@ -33,6 +33,14 @@ impl<'a> View<'a> {
         self.nat.secret
     }
 
+    /// In a cluster: a session is new or has another state.
+    #[inline]
+    pub(crate) fn note(&self, session: u32) {
+        if let Some(shards) = &self.nat.settings.shards {
+            shards.note(session);
+        }
+    }
+
     /// An entry by its index; `None` for 0.
     pub(crate) fn entry<T>(entries: &'a [T], index: u32) -> Option<&'a T> {
         entries.get(index as usize).filter(|_| index != 0)

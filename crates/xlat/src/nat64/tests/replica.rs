@@ -63,7 +63,10 @@ struct Gateway {
 impl Gateway {
     fn new(shards: u16, replicated: Replicated, settings: Settings) -> Gateway {
         let shards = Some(Arc::new(Shards::new(Dealt(shards))));
-        let nat = nat(Settings { shards, ..settings });
+        Gateway::of(nat(Settings { shards, ..settings }), replicated)
+    }
+
+    fn of(nat: Nat64, replicated: Replicated) -> Gateway {
         let replica = Replica::new(&nat, replicated).unwrap();
         Gateway { nat, sweeper: Sweeper::new(), replica }
     }
@@ -93,6 +96,15 @@ impl Gateway {
         let tell = &mut |change: Change<'_>| told.push(owned(change));
         let scanned = self.replica.scan(&self.nat, &mut self.sweeper, now, most, tell);
         (told, scanned.is_complete)
+    }
+
+    /// What differs of sessions that are noted as changed, by one round; and whether some of it waits.
+    fn changed(&mut self, now: Duration) -> (Vec<Owned>, bool) {
+        let mut told = Vec::new();
+        let tell = &mut |change: Change<'_>| told.push(owned(change));
+        let looked = self.replica.look_at_changed(&self.nat, now, u32::MAX, tell);
+        assert!(looked.is_complete);
+        (told, looked.waits)
     }
 
     /// All that differs.

@@ -17,8 +17,10 @@ enum Step {
     Scan(u32),
     /// So many changes arrive.
     Apply(usize),
-    /// A stop waits for a whole scan.
-    BeginAnew,
+    /// The owner looks at some of the sessions that are noted as changed.
+    LookAtChanged(u32),
+    /// A stop waits until all of them are told.
+    Stop,
     /// The standby's sweeper looks at everything.
     StandbySweeps,
     /// The operator removes a binding.
@@ -59,7 +61,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => prop::sample::select(vec![5_u32, 40, u32::MAX]).prop_map(Step::Sweep),
         4 => prop::sample::select(vec![3_u32, 30, u32::MAX]).prop_map(Step::Scan),
         4 => (1_usize..30).prop_map(Step::Apply),
-        1 => Just(Step::BeginAnew),
+        3 => prop::sample::select(vec![1_u32, 3, u32::MAX]).prop_map(Step::LookAtChanged),
+        2 => Just(Step::Stop),
         1 => Just(Step::StandbySweeps),
         1 => (0_usize..8).prop_map(Step::Remove),
         1 => (0_usize..8, any::<u32>()).prop_map(|(place, by)| Step::Shift(place, by)),
@@ -68,6 +71,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     ];
     prop::collection::vec(step, 1..120)
 }
+
+/// Where a session's value says what is left of its lifetime.
+const LEFT_AT: usize = 2;
 
 type Records = BTreeMap<RecordKey, Vec<u8>>;
 
@@ -199,7 +205,13 @@ impl Stream {
                 let changes = self.owner.scan(now, most).0;
                 self.told(changes);
             }
-            Step::BeginAnew => self.owner.replica.begin_anew(),
+            Step::LookAtChanged(most) => {
+                let mut changes = Vec::new();
+                let tell = &mut |change: Change<'_>| changes.push(owned(change));
+                self.owner.replica.look_at_changed(&self.owner.nat, now, most, tell);
+                self.told(changes);
+            }
+            Step::Stop => self.stop(),
             Step::Apply(most) => self.flush(most),
             Step::StandbySweeps => {
                 let (_, events) = self.standby.sweep(now);
@@ -233,6 +245,29 @@ impl Stream {
             }
             Step::Chunk(most) => self.chunk(most),
         }
+    }
+
+    /// After a round there is no session that a scan would add, nor one in another state, but for what is left of lifetimes.
+    fn stop(&mut self) {
+        // The rest of a round that is under way, and one.
+        let mut waits = false;
+        for _ in 0..2 {
+            let changes;
+            (changes, waits) = self.owner.changed(self.now());
+            self.told(changes);
+        }
+        let known = self.sent.clone();
+        let changes = self.owner.changes(self.now());
+        let sessions = changes.iter().filter(|(_, key, value)| key[0] == 3 && value.is_some());
+        for (_, key, value) in sessions.filter(|_| !waits) {
+            let [known, value] = [known.get(key), value.as_ref()].map(|value| {
+                let mut value = value.expect("it was noted when it got a record").clone();
+                value[LEFT_AT] = 0;
+                value
+            });
+            assert_eq!(known, value, "it was noted when it changed");
+        }
+        self.told(changes);
     }
 
     /// Everything has arrived.
@@ -299,7 +334,7 @@ proptest! {
         let sizes = Sizes { bibs: 16, sessions: 40, subscribers: 5 };
         let first = Settings { filtering, sizes, ..settings(dealt(allocation)) };
         // Entries of the standby are freed later than the owner's.
-        let sizes = Sizes { bibs: 32, sessions: 80, subscribers: 10 };
+        let sizes = Sizes { bibs: 64, sessions: 160, subscribers: 40 };
         let second = Settings { sizes, ..first.clone() };
         let mut stream = Stream {
             owner: Gateway::owner(1, replicated, first),

@@ -99,14 +99,13 @@ fn slots_are_numbered_from_the_first_port_on() {
 
 #[test]
 fn each_shard_has_a_way_and_an_epoch_of_its_own() {
-    let words: Arc<std::boxed::Box<[AtomicU64]>> =
-        Arc::new((0..7).map(|_| AtomicU64::new(0)).collect());
-    let shards = Shards::with(Dealt(2), Arc::clone(&words));
+    let gates = Arc::new(OwnGates::new(2));
+    let shards = Shards::with(Dealt(2), Arc::clone(&gates));
     for shard in 0..3 {
         shards.set_way(shard, 10 + u32::from(shard));
         shards.set_epoch(shard, 20 + u64::from(shard));
     }
-    let read: Vec<u64> = words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+    let read: Vec<u64> = gates.words().iter().map(|word| word.load(Ordering::Relaxed)).collect();
     assert_eq!(read, [0, NEVER, 20, 10, NEVER, 21, 11]);
     assert_eq!([0, 1, 2].map(|shard| shards.epoch(shard)), [20, 21, 0]);
 }

@@ -156,7 +156,7 @@ fn an_entry_that_is_used_anew_is_another_record() {
     assert_eq!(kinds(&changes), expected);
 }
 
-/// One that is looked at before the scan comes to its BIB entry.
+/// Which is looked at before the scan comes to its BIB entry.
 #[test]
 fn a_fresh_session_takes_the_place_of_all_that_an_entry_was() {
     let sizes = Sizes { bibs: 1, sessions: 2, subscribers: 1 };
@@ -170,12 +170,9 @@ fn a_fresh_session_takes_the_place_of_all_that_an_entry_was() {
         gateway.sweep(at(now));
     }
     gateway.nat.from_v6(&udp(2, 4000), at(1201), 0).unwrap();
-    let mut told = Vec::new();
-    for session in [1, 2] {
-        let tell = &mut |change: Change<'_>| told.push(owned(change));
-        gateway.replica.look_at(&gateway.nat, at(1201), &[session], tell);
-        told.sort_by_key(|change| change.2.is_some());
-    }
+    let (mut told, waits) = gateway.changed(at(1201));
+    assert!(!waits);
+    told.sort_by_key(|change| change.2.is_some());
     let expected =
         [(3, false), (3, false), (2, false), (1, false), (1, true), (2, true), (3, true)];
     assert_eq!(kinds(&told), expected);
@@ -314,51 +311,85 @@ fn a_binding_that_was_taken_over_ends_when_its_entry_is_used_anew() {
     }
 }
 
-#[test]
-fn a_scan_begins_anew() {
-    let mut gateway = single(ALL);
-    for number in 1..4 {
-        gateway.nat.from_v6(&udp(number, 9), at(0), 0).unwrap();
-    }
-    gateway.scan(at(0), 4);
-    gateway.replica.begin_anew();
-    let tell = &mut |_: Change<'_>| {};
-    let scanned = gateway.replica.scan(&gateway.nat, &mut gateway.sweeper, at(0), 9, tell);
-    assert_eq!((scanned.looked, scanned.is_complete), (9, true));
-}
-
-/// The scan has not come to the binding of the host before.
+/// The round comes to the binding of the host before after it.
 #[test]
 fn a_fresh_session_of_a_subscriber_in_the_entry_of_another_waits() {
-    let sizes = Sizes { bibs: 3, sessions: 3, subscribers: 1 };
+    let sizes = Sizes { bibs: 2, sessions: 2, subscribers: 1 };
     let mut gateway = Gateway::owner(1, ALL, Settings { sizes, ..blocks(8) });
-    gateway.nat.from_v6(&udp(1, 4000), at(0), 0).unwrap();
-    assert_eq!(gateway.changes(at(0)).len(), 3);
+    for port in [1, 2] {
+        gateway.nat.from_v6(&udp(1, port), at(0), 0).unwrap();
+    }
+    assert_eq!(gateway.changed(at(0)).0.len(), 5);
     for now in [400, 800, 1200, 1201] {
         gateway.sweep(at(now));
     }
-    for port in [1, 2, 3] {
+    for port in [1, 2] {
         gateway.nat.from_v6(&udp(2, port), at(1201), 0).unwrap();
     }
-    let mut told = Vec::new();
-    let tell = &mut |change: Change<'_>| told.push(owned(change));
-    gateway.replica.look_at(&gateway.nat, at(1201), &[3, 2], tell);
-    assert_eq!(told, []);
-    assert_eq!(gateway.changes(at(1201)).len(), 3 + 7);
-    assert_eq!(gateway.records(0, 9).len(), 7);
+    let (mut told, waits) = gateway.changed(at(1201));
+    assert!(waits, "{:?}", kinds(&told));
+    let (more, waits) = gateway.changed(at(1201));
+    assert!(!waits && !more.is_empty());
+    told.extend(more);
+    assert_eq!(told.len(), 5 + 5);
+    assert_eq!(gateway.records(0, 9).len(), 5);
+    assert_eq!(gateway.changes(at(1201)), []);
 }
 
 #[test]
-fn fresh_sessions_are_told_first() {
-    let mut gateway = single(ALL);
-    gateway.opened(1, 4000, at(0));
-    gateway.opened(2, 4000, at(0));
+fn what_packets_and_the_sweeper_change_is_told_without_a_scan() {
+    let mut gateway = single(Replicated::default());
+    let from_host = |segment| from_v6(Protocol::Tcp, (host(1), 4000), segment);
+    let syn = from_host(Segment::Syn);
+    let local = gateway.nat.from_v6(&syn, at(0), 0).unwrap();
+    gateway.nat.from_v6(&udp(1, 53), at(0), 0).unwrap();
+    assert_eq!(kinds(&gateway.changed(at(0)).0), [(1, true)], "neither has a record");
+    let down = |segment| answer(&syn, local, segment);
+    gateway.nat.from_v4(&down(Segment::SynAck), at(1), 0).unwrap();
+    assert_eq!(kinds(&gateway.changed(at(1)).0), [(2, true), (3, true)]);
+    gateway.nat.from_v6(&from_host(Segment::Other), at(2), 0).unwrap();
+    assert_eq!(gateway.changed(at(2)).0, [], "its state is the same");
+    gateway.nat.from_v4(&down(Segment::Fin), at(3), 0).unwrap();
+    assert_eq!(kinds(&gateway.changed(at(3)).0), [(3, true)]);
+    gateway.nat.keep_shift((local, SERVER), [7, 8]);
+    assert_eq!(kinds(&gateway.changed(at(3)).0), [(3, true)]);
+    gateway.nat.from_v6(&from_host(Segment::Fin), at(4), 0).unwrap();
+    for now in [400, 401] {
+        gateway.sweep(at(now));
+    }
+    assert_eq!(kinds(&gateway.changed(at(401)).0), [(3, false), (2, false)]);
+}
+
+/// A word for all sessions.
+#[derive(Debug)]
+struct OneWord(OwnGates, [AtomicU64; 1]);
+
+impl Gates for OneWord {
+    fn words(&self) -> &[AtomicU64] {
+        self.0.words()
+    }
+
+    fn changed(&self) -> &[AtomicU64] {
+        &self.1
+    }
+}
+
+#[test]
+fn sessions_that_share_a_bit_are_all_looked_at() {
+    let gates = OneWord(OwnGates::new(1), [AtomicU64::new(0)]);
+    let shards = Some(Arc::new(Shards::with(Dealt(1), gates)));
+    let mut gateway = Gateway::of(nat(Settings { shards, ..blocks(8) }), ALL);
+    gateway.take_over(0, at(0));
+    for number in 0..150 {
+        gateway.nat.from_v6(&udp(1 + number / 10, 1 + number), at(0), 0).unwrap();
+    }
+    let sessions = |told: &[Owned]| told.iter().filter(|it| it.1[0] == 3).count();
     let mut told = Vec::new();
-    let tell = &mut |change: Change<'_>| told.push(owned(change));
-    gateway.replica.look_at(&gateway.nat, at(0), &[2, 0, 99, u32::MAX], tell);
-    assert_eq!(kinds(&told), [(1, true), (2, true), (3, true)]);
-    assert_eq!(told[0].1[16], 2, "of the second host");
-    assert_eq!(gateway.changes(at(0)).len(), 3);
+    while {
+        let tell = &mut |change: Change<'_>| told.push(owned(change));
+        !gateway.replica.look_at_changed(&gateway.nat, at(0), 4, tell).is_complete
+    } {}
+    assert_eq!(sessions(&told), 150);
 }
 
 /// A slice is bounded, and slices find what one scan finds.
