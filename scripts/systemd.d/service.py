@@ -122,7 +122,8 @@ class Service:
         mounts = self.guest.says(f"cat /proc/{self.pid()}/mountinfo")
         writable = {line.split()[4] for line in mounts.splitlines() if line.split()[5].startswith("rw")}
         check({"/proc/sys/net", "/sys/fs/bpf/fordway", "/run/fordway", "/var/lib/fordway", "/var/log/fordway"} <= writable, f"{writable}")
-        check(not writable & {"/", "/etc", "/proc/sys", "/sys"}, f"{writable}")
+        for path in ("/", "/etc", "/proc/sys", "/sys/devices", "/sys/kernel", "/sys/kernel/security", "/sys/module"):
+            check(not self.guest.holds(f"nsenter --target {self.pid()} --mount test -w {path}"), f"root could write {path}")
         devices = self.guest.says(f"{inside} ls /dev /dev/net").split()
         check("tun" in devices and "vda" not in devices, f"{devices}")
         pins = self.guest.says("ls -A /sys/fs/bpf/fordway/*/nat64").split()
