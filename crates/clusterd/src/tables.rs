@@ -35,7 +35,7 @@ const LOOK_SHARE: u32 = 4;
 const CHUNK: u32 = 512;
 /// Scanning takes one part in so many of a processor's time, and from the beginning of a scan to that of the next so long
 /// passes at least.
-const SCANS: (u32, Duration) = (32, Duration::from_millis(50));
+const PACE: (u32, Duration) = (32, Duration::from_millis(50));
 /// The same while there are [leftovers](Replica::has_leftovers).
 const HASTE: (u32, Duration) = (8, INTERVAL);
 /// Between two looks whether bursts of packets are over.
@@ -142,7 +142,7 @@ impl Shared {
             let waited = self.called.wait_timeout(state, pause);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.stops.look_at_bursts();
-            if state.stops.wait_for_programs() {
+            if state.stops.waits_for_programs() {
                 drop(state);
                 self.wait_for_programs();
                 state = self.lock();
@@ -215,7 +215,7 @@ impl Shared {
         while !is_complete && begun.elapsed() < STRETCH {
             is_complete = self.scan(state);
         }
-        let (share, interval) = if state.replica.has_leftovers() { HASTE } else { SCANS };
+        let (share, interval) = if state.replica.has_leftovers() { HASTE } else { PACE };
         state.scans_at = begun + begun.elapsed() * share;
         if is_complete {
             state.scans_at = state.scans_at.max(state.begun + interval);

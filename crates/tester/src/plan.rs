@@ -113,12 +113,9 @@ impl Plan {
             }
             Pace::Steps(steps) => {
                 for (step, networks) in started(steps, trial) {
-                    let (least, most) = (Step { rate: 1e-3, seconds: 1e-9 }, 1e9);
-                    if !(least.rate..=most).contains(&step.rate)
-                        || !(least.seconds..=most).contains(&step.seconds)
-                    {
+                    if !(1e-3..=1e9).contains(&step.rate) || !(1e-9..=1e9).contains(&step.seconds) {
                         return Err(Error::Unfit(format!(
-                            "{step:?}: both must be from {least:?} to 10^9"
+                            "{step:?}: from 0.001 to 10^9 frames/s, and from 10^-9 to 10^9 seconds"
                         )));
                     }
                     let frames = countable(total as f64 + (step.rate * step.seconds).round())?;

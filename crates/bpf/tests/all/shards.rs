@@ -54,7 +54,7 @@ impl Gateway {
             sizes,
             ..Settings::default()
         };
-        let pool6 = vec!["2001:db8:64::/96".parse().unwrap()];
+        let pool6 = ["2001:db8:64::/96", "2001:db8:65::/96"].map(|it| it.parse().unwrap()).to_vec();
         let config = Config { pool6, ..Config::default() };
         let maps = Arc::new(StateMaps::make(&sizes, [3, 5]).unwrap());
         let nat = Nat64::new(settings.clone(), Arc::clone(&maps) as Arc<_>).unwrap();
@@ -216,7 +216,15 @@ fn programs_note_new_sessions_and_other_states() {
     assert_eq!(gateway.noted(), noted);
     // A datagram, for which the program makes binding and session.
     assert_eq!(gateway.run(&from_host(host)), Outcome::Translated);
-    assert!(gateway.noted().len() == 1 && gateway.nat.sessions(monotonic()).count() == 2);
+    let noted = gateway.noted();
+    assert!(noted.len() == 1 && gateway.nat.sessions(monotonic()).count() == 2);
+    assert_eq!(gateway.run(&from_host(host)), Outcome::Translated);
+    assert_eq!(gateway.noted(), [0_usize; 0]);
+    // The same session, by the other prefix.
+    let mut other = from_host(host);
+    other[29] = 0x65;
+    assert_eq!(gateway.run(&other), Outcome::Translated);
+    assert_eq!(gateway.noted(), noted);
 }
 
 /// A segment of 203.0.113.1, port 80, with these flags.

@@ -40,7 +40,7 @@ impl Stops {
         self.0.push(Stop { shard, ticket, stage: Stage::Bursts(grace) });
     }
 
-    /// Gives up a stop. Its ticket, and whether packets that had begun have left.
+    /// Forgets a stop. Its ticket, and whether packets that had begun have left.
     pub(super) fn take(&mut self, shard: Shard) -> Option<(u64, bool)> {
         let at = self.0.iter().position(|stop| stop.shard == shard)?;
         let stop = self.0.swap_remove(at);
@@ -66,7 +66,8 @@ impl Stops {
         }
     }
 
-    pub(super) fn wait_for_programs(&self) -> bool {
+    /// Whether packets that had begun in programs have not left yet.
+    pub(super) fn waits_for_programs(&self) -> bool {
         self.0.iter().any(|stop| matches!(stop.stage, Stage::Programs))
     }
 

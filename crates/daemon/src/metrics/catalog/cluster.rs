@@ -36,7 +36,7 @@ pub(super) const GROUP: Group = (
         Gauge cluster_records_unplaced[] "Records of others that are in no table: sessions that wait for their BIB entry, and refused records" |s, _, put| of_cluster(s, put, |it| it.tables.unplaced);
         Counter cluster_records_refused[] "Records of others that the tables have refused: they are full, or the configuration differs" |s, _, put| of_cluster(s, put, |it| it.tables.refused);
         Counter cluster_scans[] "Scans of the tables for records" |s, _, put| of_cluster(s, put, |it| it.tables.scans);
-        Gauge cluster_last_scan_microseconds[] "Time that the last scan took: sessions younger than it may have no record" |s, _, put| of_cluster(s, put, |it| it.tables.last_scan_us);
+        Gauge cluster_last_scan_microseconds[] "Time that the last scan took, with its pauses" |s, _, put| of_cluster(s, put, |it| it.tables.last_scan_us);
         Counter cluster_shard_events[event] "What has happened to shards here" cluster;
         Counter cluster_store_events[event] "What has happened at the store" cluster;
         Counter cluster_channel_events[event] "What has happened to messages between gateways" cluster;

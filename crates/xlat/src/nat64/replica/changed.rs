@@ -31,8 +31,8 @@ pub(super) struct Round {
 
 impl Replica {
     /// Looks at the sessions of which packets or the sweeper have noted that they are new or have another state, before a
-    /// scan comes to them: at some more than `most`, and goes on from there. What was noted before a round began is told
-    /// when it is complete.
+    /// scan comes to them. A call looks at about `most`, and the next one goes on from there; when all were looked at, a round
+    /// is complete, and what was noted before it began is told.
     pub fn look_at_changed(
         &mut self,
         nat: &Nat64,

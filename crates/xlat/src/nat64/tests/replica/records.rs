@@ -156,7 +156,7 @@ fn an_entry_that_is_used_anew_is_another_record() {
     assert_eq!(kinds(&changes), expected);
 }
 
-/// Which is looked at before the scan comes to its BIB entry.
+/// A round, unlike a scan, looks at sessions alone: BIB entries follow from them.
 #[test]
 fn a_fresh_session_takes_the_place_of_all_that_an_entry_was() {
     let sizes = Sizes { bibs: 1, sessions: 2, subscribers: 1 };
@@ -311,7 +311,7 @@ fn a_binding_that_was_taken_over_ends_when_its_entry_is_used_anew() {
     }
 }
 
-/// The round comes to the binding of the host before after it.
+/// A round comes to it before it comes to what is left of the entry's earlier subscriber.
 #[test]
 fn a_fresh_session_of_a_subscriber_in_the_entry_of_another_waits() {
     let sizes = Sizes { bibs: 2, sessions: 2, subscribers: 1 };
