@@ -354,6 +354,7 @@ fn what_packets_and_the_sweeper_change_is_told_without_a_scan() {
     gateway.nat.keep_shift((local, SERVER), [7, 8]);
     assert_eq!(kinds(&gateway.changed(at(3)).0), [(3, true)]);
     gateway.nat.from_v6(&from_host(Segment::Fin), at(4), 0).unwrap();
+    assert_eq!(kinds(&gateway.changed(at(4)).0), [(3, true)]);
     for now in [400, 401] {
         gateway.sweep(at(now));
     }
