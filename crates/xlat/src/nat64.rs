@@ -60,7 +60,7 @@ use core::time::Duration;
 use crate::verdict::DropReason;
 
 use self::alg::{Alg, AlgCounters};
-use self::policy::{BlockBitmap, NO_POOL, Owned, Ticks};
+use self::policy::{BlockBitmap, NO_POOL, Numbered, Owned, Ticks};
 use self::table::{
     Bib, FreeList, Kind, LAYOUT, LAYOUT_PERMISSIONS, Secret, SessionKey, Subscriber, bib_flags,
     state, tick,
@@ -140,7 +140,7 @@ pub struct Nat64 {
     ticks: Ticks,
     by_mark: bool,
     /// What is assigned to subscribers: see [`Settings::parts`].
-    parts: Vec<Pool>,
+    parts: Vec<Numbered>,
     /// Blocks that are assigned, by part.
     given: Vec<Arc<BlockBitmap>>,
     /// The counters of each ALG of the settings.
@@ -175,7 +175,7 @@ impl Nat64 {
         // Threads with the old settings and threads with the new ones must not assign one block twice.
         let given = settings.parts().into_iter().map(|part| {
             let is_same =
-                |old: &Pool| old.ranges == part.ranges && old.allocation == part.allocation;
+                |old: &Numbered| old.ranges == part.ranges && old.allocation == part.allocation;
             let same = self.parts.iter().position(is_same);
             let shared = same.and_then(|number| self.given.get(number)).map(Arc::clone);
             shared.unwrap_or_else(|| Arc::new(BlockBitmap::of(&part)))
@@ -242,7 +242,7 @@ impl Nat64 {
             secret,
             ticks: Ticks::of(&settings),
             by_mark: settings.pools.iter().any(|pool| pool.mark.is_some()),
-            parts: settings.parts(),
+            parts: settings.parts().into_iter().map(Numbered::new).collect(),
             given,
             alg_counters,
             owned: Owned::new(&settings),

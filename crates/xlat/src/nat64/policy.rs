@@ -1,12 +1,13 @@
 //! Policy: allocation of IPv4 addresses and ports to hosts, and quotas.
 //!
-//! `settings` and `pool` (what the operator has configured), `owned` (its index by address), `ticks` (lifetimes as the
+//! `settings` and `pool` (what the operator has configured), `owned` and `numbered` (their indices), `ticks` (lifetimes as the
 //! tables hold them), `subscriber` (blocks and quotas), `allocate` and `exhausted` (ports), `dynamic` (1:1 mappings),
 //! `operator` (changes by the operator), `shards` (what other gateways own).
 
 mod allocate;
 mod dynamic;
 mod exhausted;
+mod numbered;
 mod operator;
 mod owned;
 mod pool;
@@ -15,6 +16,7 @@ mod shards;
 mod subscriber;
 mod ticks;
 
+pub(crate) use numbered::Numbered;
 pub(crate) use owned::Owned;
 pub(crate) use pool::BlockBitmap;
 pub use pool::{Allocation, Pool, Range};

@@ -117,73 +117,76 @@ impl Pool {
         range.ports() / self.block_ports(range)
     }
 
-    fn blocks_of(&self, range: &Range) -> u64 {
+    pub(super) fn blocks_of(&self, range: &Range) -> u64 {
         u64::from(range.addresses()) * u64::from(self.per_address(range))
     }
 
-    /// The ranges, each with the number of its first block.
-    fn numbered(&self) -> impl Iterator<Item = (u64, &Range)> {
-        self.ranges.iter().scan(0, |next, range| {
-            let first = *next;
-            *next += self.blocks_of(range);
-            Some((first, range))
-        })
-    }
-
-    /// The block of a number.
-    pub(crate) fn block(&self, number: u64) -> Option<PortBlock> {
-        let within = |(first, range): &(u64, &Range)| number < first + self.blocks_of(range);
-        let (first, range) = self.numbered().find(within)?;
-        let per_address = u64::from(self.per_address(range));
+    /// The block of a number in a range, whose first block has the number `first`.
+    pub(super) fn block_in(&self, range: &Range, first: u64, number: u64) -> PortBlock {
+        let per_address = u64::from(self.per_address(range)).max(1);
         let (address, place) = ((number - first) / per_address, (number - first) % per_address);
         let ports = self.block_ports(range);
         let low = u32::from(range.low) + place as u32 * ports;
-        Some(PortBlock {
+        PortBlock {
             v4: Ipv4Addr::from_bits(range.first.to_bits() + address as u32),
             low: low as u16,
             high: (low + (ports - 1)) as u16,
-        })
+        }
     }
 
-    /// The numbers of an address's blocks: one run for each of its ranges.
-    pub(crate) fn blocks_at(&self, v4: Ipv4Addr) -> impl Iterator<Item = core::ops::Range<u64>> {
-        self.numbered().filter(move |(_, range)| range.contains(v4)).map(move |(first, range)| {
-            let per_address = u64::from(self.per_address(range));
-            let address = u64::from(v4.to_bits() - range.first.to_bits());
-            first + address * per_address..first + (address + 1) * per_address
-        })
+    /// The numbers of the blocks of an address of a range, whose first block has the number `first`.
+    pub(super) fn blocks_in(
+        &self,
+        range: &Range,
+        first: u64,
+        v4: Ipv4Addr,
+    ) -> core::ops::Range<u64> {
+        let per_address = u64::from(self.per_address(range));
+        let address = u64::from(v4.to_bits() - range.first.to_bits());
+        first + address * per_address..first + (address + 1) * per_address
+    }
+
+    /// The number of the block that a transport address of a range lies in. Ports after the last whole block are not
+    /// used.
+    pub(super) fn number_in(
+        &self,
+        range: &Range,
+        first: u64,
+        (v4, port): (Ipv4Addr, u16),
+    ) -> Option<u64> {
+        let blocks = self.blocks_in(range, first, v4);
+        let number =
+            blocks.start + u64::from(u32::from(port - range.low) / self.block_ports(range));
+        (number < blocks.end).then_some(number)
     }
 
     /// The number of the block that a transport address lies in.
     fn number_at(&self, v4: Ipv4Addr, port: u16) -> Option<u64> {
-        let (first, range) = self
-            .numbered()
-            .find(|(_, range)| range.contains(v4) && (range.low..=range.high).contains(&port))?;
-        let per_address = self.per_address(range);
-        let place = u32::from(port - range.low) / self.block_ports(range);
-        let address = u64::from(v4.to_bits() - range.first.to_bits());
-        // Ports after the last whole block are not used.
-        (place < per_address).then(|| first + address * u64::from(per_address) + u64::from(place))
-    }
-
-    /// The number of a block that was given. `None`: it is none of this pool's, but perhaps of one with other blocks in
-    /// an earlier configuration.
-    pub(crate) fn number(&self, block: PortBlock) -> Option<u64> {
-        let number = self.number_at(block.v4, block.low)?;
-        (self.block(number)? == block).then_some(number)
+        let mut first = 0;
+        for range in &self.ranges {
+            if range.contains(v4) && (range.low..=range.high).contains(&port) {
+                return self.number_in(range, first, (v4, port));
+            }
+            first += self.blocks_of(range);
+        }
+        None
     }
 
     /// RFC 7422: the number of the block of a subscriber, which is its place in the first client prefix.
     #[must_use]
     pub fn deterministic(&self, host: Ipv6Addr, subscriber_len: u8) -> Option<u64> {
+        self.place(host, subscriber_len).filter(|number| *number < self.blocks())
+    }
+
+    /// The same, whether the pool has so many blocks or not.
+    pub(super) fn place(&self, host: Ipv6Addr, subscriber_len: u8) -> Option<u64> {
         let net = self.clients.first().filter(|net| net.contains(&host))?;
         let bits = u32::from(subscriber_len.checked_sub(net.prefix_len())?);
         if bits > 63 {
             return None;
         }
         let place = host.to_bits().checked_shr(128 - u32::from(subscriber_len)).unwrap_or(0);
-        let number = place as u64 & ((1 << bits) - 1);
-        (number < self.blocks()).then_some(number)
+        Some(place as u64 & ((1 << bits) - 1))
     }
 
     /// RFC 7422: the subscriber whose block holds this transport address.

@@ -10,7 +10,7 @@ use crate::nat64::table::{
 };
 use crate::verdict::DropReason;
 
-use super::{Allocation, BlockBitmap, Pool, Range};
+use super::{Allocation, BlockBitmap, Numbered, Range};
 
 /// The pool of a subscriber that has no ports.
 pub(crate) const NO_POOL: usize = u16::MAX as usize;
@@ -183,10 +183,8 @@ impl<'a> View<'a> {
         let has = |range: &Range| {
             subscriber.blocks().any(|block| block.v4 == first.v4 && block.low == range.low)
         };
-        let more = shared.and_then(|pool| {
-            pool.ranges.iter().find(|range| range.contains(first.v4) && !has(range))
-        });
-        let Some(range) = more.filter(|_| subscriber.blocks().count() < MAX_BLOCKS) else {
+        let more = shared.and_then(|pool| pool.ranges_at(first.v4).find(|(_, range)| !has(range)));
+        let Some((_, range)) = more.filter(|_| subscriber.blocks().count() < MAX_BLOCKS) else {
             return false;
         };
         // Fails if another thread adds one, which is as good.
@@ -286,7 +284,7 @@ impl Nat64 {
             // A cluster refuses them: another shard may have the block.
             Allocation::Deterministic { .. } if self.settings.shards.is_some() => None,
             Allocation::Deterministic { .. } => {
-                pool.block(pool.deterministic(host, self.settings.subscriber_len)?)
+                pool.block(pool.place(host, self.settings.subscriber_len)?)
             }
             Allocation::Blocks { .. } => self.grant_block(part, pool, hash, beside),
         }
@@ -295,7 +293,7 @@ impl Nat64 {
     fn grant_block(
         &self,
         part: usize,
-        pool: &Pool,
+        pool: &Numbered,
         hash: u64,
         beside: Option<PortBlock>,
     ) -> Option<PortBlock> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::nat64::memory::{fits, heads_of, is_superseded, keeps_prefixes, tell_prefixes};
-use crate::nat64::policy::{BlockBitmap, ticks as in_ticks};
+use crate::nat64::policy::{BlockBitmap, Numbered, ticks as in_ticks};
 use crate::nat64::table::{Chained, Directory, FREE_SHARDS, FreeList, Secret};
 
 use alloc::collections::BTreeMap;
@@ -95,16 +95,14 @@ fn a_free_list_gives_each_entry_once_wherever_it_lies() {
     assert_eq!(other.load(Ordering::Relaxed), 77);
 }
 
-/// A few ranges of 203.0.113.0/24, apart from each other.
+/// A few ranges of 203.0.113.0/24, in any order. Some have the same addresses, but other ports.
 fn ranges() -> impl Strategy<Value = Vec<Range>> {
-    let range = (0u8..20, 1u16..2000, 0u16..3000);
-    proptest::collection::vec(range, 1..4).prop_map(|drawn| {
-        let at = |number: usize, more: u8| Ipv4Addr::new(203, 0, 113, number as u8 * 60 + more);
-        let range = |(number, (addresses, low, ports)): (usize, (u8, u16, u16))| Range {
-            first: at(number, 3),
-            last: at(number, 3 + addresses),
-            low,
-            high: low + ports,
+    let range = (0u8..60, 0u8..20, 1u16..2000, 0u16..3000);
+    proptest::collection::vec(range, 1..5).prop_map(|drawn| {
+        let at = |last: u8| Ipv4Addr::new(203, 0, 113, last);
+        let range = |(number, (first, more, low, ports)): (usize, (u8, u8, u16, u16))| {
+            let low = number as u16 * 5000 + low;
+            Range { first: at(first), last: at(first + more), low, high: low + ports }
         };
         drawn.into_iter().enumerate().map(range).collect()
     })
@@ -133,6 +131,8 @@ proptest! {
         let clients = vec!["2001:db8:c000::/52".parse().unwrap()];
         let allocation = Allocation::Deterministic { size };
         let pool = Pool { ranges: ranges.clone(), clients, allocation, ..Pool::default() };
+        prop_assert_eq!(pool.blocks(), expected.len() as u64);
+        let pool = Numbered::new(pool);
         prop_assert_eq!(pool.blocks(), expected.len() as u64);
         let mut of_address: BTreeMap<Ipv4Addr, Vec<u64>> = BTreeMap::new();
         for (number, block) in (0..).zip(&expected) {
