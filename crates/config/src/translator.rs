@@ -169,7 +169,7 @@ keys! {
         /// IPv4 packets without Don't Fragment become IPv6 packets of at most this size (RFC 7915 section 4.1)
         lowest_ipv6_mtu: u32 = MTU, or(IPV6_MIN_MTU),
             only(mode.translates(), "packets without DF are cut to the path's MTU", "leave it out", IPV6_MIN_MTU);
-        /// Queues of the interface, each with a thread. `auto`: one for every two processors, at most 8
+        /// Queues of the interface, each with a thread. `auto`: one for every two processors, at most 8, and for a gateway at least two where there are two processors
         queues: Option<usize> = or("auto", integer(1..=256, "")), or(None), reload(Down);
         /// Packets that wait in each queue while its thread has no processor. A packet that finds the queue full is
         /// dropped and counted as `receive_queue_full`; a GSO packet counts as one. It becomes the interface's

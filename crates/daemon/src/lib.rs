@@ -116,6 +116,9 @@ fn run_logged(mut job: Job) -> Result<(), Failure> {
         let kernel = prepared.iter().any(|one| one.wants_kernel() || one.may_have_pins())
             || automatic.iter().any(|one| one.may_need_kernel(&context));
         let mut others = services.capabilities();
+        if !prepared.is_empty() || !automatic.is_empty() {
+            others.push(Capability::CAP_SYS_NICE);
+        }
         others.extend(auto::capabilities(&automatic));
         others.extend(dstm_client::capabilities(&dstm_clients));
         others.extend(privilege::for_folder(&context.run_dir));

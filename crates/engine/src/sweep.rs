@@ -12,6 +12,7 @@ use fordway_xlat::nat64::{Event, Nat64, Slice, Sweeper, Swept};
 
 use crate::clock::monotonic;
 use crate::current::Follower;
+use crate::priority;
 use crate::quiescence::Threads;
 use crate::stop::Stop;
 
@@ -205,6 +206,7 @@ impl Pace {
 impl Task {
     /// Sweeps until it is told to stop.
     pub(crate) fn run(mut self) {
+        priority::level();
         let mut pace = Pace::new(self.sweeper.clone());
         // The tables may be those of an earlier process with other settings.
         pace.sweeper.lock().review();

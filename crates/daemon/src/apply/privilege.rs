@@ -5,7 +5,6 @@ use std::path::Path;
 use std::thread::{self, JoinHandle};
 
 use fordway_net::privilege::{self, Capability};
-
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 use tracing::debug;
@@ -48,9 +47,28 @@ pub(crate) fn without<V: Send, T: Send>(
     value: V,
     start: impl FnOnce(V) -> T + Send,
 ) -> Result<T, (Failure, Option<V>)> {
+    after(|| {}, value, start)
+}
+
+/// The same for engines: the thread, and so those that it starts, first gets the priority of a queue's. With
+/// CAP_SYS_NICE it is had here, else by threads themselves if a limit allows it.
+pub(crate) fn preferred<V: Send, T: Send>(
+    value: V,
+    start: impl FnOnce(V) -> T + Send,
+) -> Result<T, (Failure, Option<V>)> {
+    after(fordway_engine::prefer, value, start)
+}
+
+/// Runs `first` on a thread of its own, gives its capabilities up, and runs `start`.
+fn after<V: Send, T: Send>(
+    first: impl FnOnce() + Send,
+    value: V,
+    start: impl FnOnce(V) -> T + Send,
+) -> Result<T, (Failure, Option<V>)> {
     let mut waiting = Some(value);
     let slot = &mut waiting;
     let run = move || {
+        first();
         privilege::drop_all_of_thread()?;
         slot.take().map(start).ok_or_else(|| Failure::failed("nothing to start"))
     };

@@ -84,7 +84,7 @@ pub(crate) fn start_prepared(
     context: &mut Context,
 ) -> Result<Vec<Running>, Failure> {
     let place = context.queues;
-    let mut running = match privilege::without(prepared, |all| start_engines(all, place)) {
+    let mut running = match privilege::preferred(prepared, |all| start_engines(all, place)) {
         Ok(Ok(running)) => running,
         Ok(Err(stopped)) => return Err(stopped.give_up()),
         Err((failure, prepared)) => {

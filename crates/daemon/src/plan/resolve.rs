@@ -71,13 +71,20 @@ impl Uplink {
 }
 
 /// The number of queues to ask for: by default one for every two processors, for whatever goes through
-/// a queue costs the kernel's routing as much again.
+/// a queue costs the kernel's routing as much again; for a gateway two at least.
 ///
 /// Measured on two processors with one TCP flow: one queue carried more than two did, because the two
-/// directions of a flow may meet on different queues, whose threads then compete with the programs.
+/// directions of a flow may meet on different queues, whose threads then compete with the programs. With hundreds of
+/// flows, as a gateway has, two queues carried twice as much.
 pub(crate) fn queues(config: &Translator) -> usize {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
-    config.queues.unwrap_or((available / 2).clamp(1, MAX_AUTO_QUEUES))
+    let is_host = config.clat().is_some() || config.softwire().and_then(Softwire::client).is_some();
+    config.queues.unwrap_or(queues_of(available, is_host))
+}
+
+fn queues_of(processors: usize, is_host: bool) -> usize {
+    let least = if is_host { 1 } else { processors.min(2) };
+    (processors / 2).clamp(least, MAX_AUTO_QUEUES)
 }
 
 /// Resolves all of them. `queues`: the number of queues of the device.
@@ -374,4 +381,17 @@ pub(super) fn ra_devices(
         _ => false,
     };
     Ok(devices.collect::<BTreeSet<String>>().into_iter().filter(named).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_has_two_queues_where_there_are_two_processors() {
+        let gateway = [1, 2, 3, 4, 6, 64].map(|processors| queues_of(processors, false));
+        assert_eq!(gateway, [1, 2, 2, 2, 3, 8]);
+        let host = [1, 2, 3, 4, 6, 64].map(|processors| queues_of(processors, true));
+        assert_eq!(host, [1, 1, 1, 2, 3, 8]);
+    }
 }

@@ -339,8 +339,9 @@ fn it_keeps_few_privileges_and_tells_people_what_it_does() {
     until_state(&daemon, "active");
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim();
-    // CAP_NET_ADMIN and CAP_NET_RAW, nothing else.
-    assert_eq!(u64::from_str_radix(effective, 16).unwrap(), 1 << 12 | 1 << 13, "{effective}");
+    // CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_NICE, nothing else.
+    let expected = 1 << 12 | 1 << 13 | 1 << 23;
+    assert_eq!(u64::from_str_radix(effective, 16).unwrap(), expected, "{effective}");
     let text = net.run.output(&net.host, "status");
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     for part in [

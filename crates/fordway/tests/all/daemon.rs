@@ -246,8 +246,8 @@ fn privileges_are_given_up() {
         return;
     }
     let (net, run) = (Access::new(), RunDir::new());
-    // CAP_NET_ADMIN is number 12, CAP_PERFMON 38, CAP_BPF 39. Whoever reads packets has nothing.
-    for (engine, kept) in [("user", "0000000000001000"), ("kernel", "000000c000001000")] {
+    // CAP_NET_ADMIN is number 12, CAP_SYS_NICE 23, CAP_PERFMON 38, CAP_BPF 39. Whoever reads packets has nothing.
+    for (engine, kept) in [("user", "0000000000801000"), ("kernel", "000000c000801000")] {
         let daemon = Daemon::start(&run, &net.client, &format!("{} --engine {engine}", clat()));
         let queues = daemon.status()["translators"][0]["queues"].as_u64().unwrap() as usize;
         let tasks = || std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();

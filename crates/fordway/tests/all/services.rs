@@ -13,7 +13,7 @@ use crate::common::daemon::{Daemon, FORDWAY, RunDir};
 use crate::common::dns::{Upstream, Zone, ask_udp, query};
 use crate::common::host::{assert_same, snapshot};
 use crate::common::netns::Netns;
-use crate::common::threads::assert_privileged_hear_nobody;
+use crate::common::threads::{assert_privileged_hear_nobody, threads};
 
 /// A router between a link of hosts and a server of names.
 struct Site {
@@ -287,8 +287,8 @@ fn threads_that_read_packets_have_no_capability() {
     let site = Site::new();
     let daemon = site.start("['2001:db8:64::/96']", SERVICES);
     let pid = daemon.pid();
-    // CAP_NET_BIND_SERVICE (10), CAP_NET_ADMIN (12) and CAP_NET_RAW (13).
-    assert_eq!(process_status(&format!("/proc/{pid}/status"), "CapEff:"), "0000000000003400");
+    // CAP_NET_BIND_SERVICE (10), CAP_NET_ADMIN (12), CAP_NET_RAW (13) and CAP_SYS_NICE (23).
+    assert_eq!(process_status(&format!("/proc/{pid}/status"), "CapEff:"), "0000000000803400");
     let mut others = 0;
     for thread in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
         let thread = thread.unwrap().path();
@@ -303,6 +303,13 @@ fn threads_that_read_packets_have_no_capability() {
     }
     assert!(others >= 3, "{others} threads");
     assert_privileged_hear_nobody(pid);
+    // A queue's thread precedes programs, though it has no capability either.
+    let all = threads(pid);
+    let (queue, rest): (Vec<_>, Vec<_>) = all.iter().partition(|it| it.name == "nat64-0");
+    assert!(queue.len() == 1 && queue[0].nice() == -10, "{all:?}");
+    poll("no other thread precedes others", || {
+        rest.iter().all(|it| it.nice() != -10).then_some(())
+    });
     daemon.stop();
 }
 

@@ -36,6 +36,14 @@ impl Thread {
         self.pid == self.tid
     }
 
+    /// Its nice value.
+    pub(crate) fn nice(&self) -> i64 {
+        let stat = fs::read_to_string(self.path("stat")).unwrap();
+        // What is behind the name, which may have spaces.
+        let (_, fields) = stat.rsplit_once(") ").unwrap();
+        fields.split(' ').nth(16).unwrap().parse().unwrap()
+    }
+
     /// Whether it has, or could get, any capability.
     pub(crate) fn is_privileged(&self) -> bool {
         let Ok(status) = fs::read_to_string(self.path("status")) else { return false };
