@@ -73,6 +73,10 @@ pub const FLOWS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf00, 0, 0, 0, 0, 1
 pub const FLOWS_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 /// The first of many hosts on an IPv6 link, all behind the client.
 pub const MANY_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf00, 0xffff, 0, 0, 0, 0);
+/// The first of the IPv4 addresses that a table with many entries is about: a /15.
+pub const ENTRIES_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// The IPv6 hosts behind the server that these addresses stand for at a stateless gateway: a /111.
+pub const ENTRIES_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 5, 0, 1, 0, 0, 0);
 /// Networks of the hosts behind a client's box of its own: the application's, and those of the flow tester that are used.
 pub const LAN_V4: [&str; 2] = ["203.0.113.0/30", "198.18.0.0/16"];
 /// The prefix in which a CLAT there shows these hosts to the network (RFC 6877 section 6.3), within that of the flow tester.

@@ -12,6 +12,7 @@ mod check;
 mod command;
 mod device;
 mod document;
+mod entries;
 mod exclude;
 pub(crate) mod goals;
 mod group;
@@ -29,6 +30,7 @@ mod schema;
 
 pub use command::{Commands, End, filled, fixed};
 pub use device::{Device, DeviceCounters};
+pub use entries::{Entries, Table};
 pub use exclude::{Exclusion, Quantity, rules};
 pub use goals::{Goal, Measure, Want};
 pub use group::{By, Exchange, Fetch, Group, Load, Mixed, Transact, Transport, Way};
@@ -50,6 +52,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../experiments/control.toml"),
     include_str!("../experiments/demo.toml"),
     include_str!("../experiments/dns64.toml"),
+    include_str!("../experiments/entries.toml"),
     include_str!("../experiments/failover.toml"),
     include_str!("../experiments/goals.toml"),
     include_str!("../experiments/http-translators.toml"),
@@ -219,6 +222,9 @@ pub struct MechanismSpec {
     /// Application gateways, for implementations that have some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alg: Vec<String>,
+    /// A table with many entries, for implementation `fordway`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries: Option<Entries>,
     /// What another one beside it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standby: Option<Standby>,

@@ -70,6 +70,8 @@ pub(crate) struct Measured<'a> {
     pub(crate) in_kernel: bool,
     /// What the arm is for; `None` while calibrating.
     pub(crate) kind: Option<Kind>,
+    /// Whether the gateway has many mappings, of hosts behind the server.
+    pub(crate) maps_servers: bool,
     /// Threads of a name server, as the arm says.
     pub(crate) threads: Option<u32>,
     /// The tester's own highest rates, by size of frame.
@@ -162,7 +164,8 @@ pub(crate) fn run(
         Load::Frames(way) => packets::frames(at, way, Frames::Small, trial, values),
         Load::Pairs(way) => {
             let hosts = point.and_then(|point| point.at(Axis::Pairs)).unwrap_or(1);
-            packets::frames(at, way, Frames::Between(hosts), trial, values)
+            let between = Frames::Between { hosts, at_server: at.maps_servers };
+            packets::frames(at, way, between, trial, values)
         }
         Load::Imix(way) => packets::frames(at, way, Frames::Imix(&at.profile.imix), trial, values),
         Load::NewFlows(transport) => sessions::new_flows(at, transport, trial, values),

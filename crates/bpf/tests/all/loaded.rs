@@ -177,15 +177,74 @@ fn a_hundred_thousand_mappings_are_looked_up() {
     assert_eq!(addresses(&run.frame).0, "2001:db8:64::c613:86a0".parse::<Ipv6Addr>().unwrap());
 }
 
-/// The identifications that a program gives to so many packets of the same ends, on one processor.
-fn identifications(loaded: &mut Loaded, packets: usize, processor: usize) -> Vec<u16> {
-    fordway_tun::set_processors(&[processor]).unwrap();
+/// An Ethernet frame with an IPv6 packet that has a UDP datagram without data.
+fn frame_v6(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend(IPV6);
     frame.extend([0x60, 0, 0, 0, 0, 8, 17, 64]);
-    frame.extend("2001:db8:64::c000:201".parse::<Ipv6Addr>().unwrap().octets());
-    frame.extend("2001:db8:1::1".parse::<Ipv6Addr>().unwrap().octets());
+    frame.extend(source.octets());
+    frame.extend(destination.octets());
     frame.extend([0x10, 0x20, 0x30, 0x40, 0, 8, 0x12, 0x34]);
+    frame
+}
+
+/// The longest prefix is found, as the core finds it.
+#[test]
+fn many_mappings_of_any_length_are_those_of_the_core() {
+    if !is_root() {
+        return;
+    }
+    let prefixes: [&[(u8, u8)]; 5] = [
+        &[(32, 128)],
+        &[(28, 124)],
+        &[(28, 124), (28, 60)],
+        &[(28, 96), (29, 96)],
+        &[(24, 56), (32, 128)],
+    ];
+    for lengths in prefixes {
+        let entries = (0..40u32).map(|n| {
+            let (v4_len, v6_len) = lengths[n as usize % lengths.len()];
+            let v4 = Ipv4Addr::from_bits(0xc612_0000 + n * 1024);
+            let v6 = Ipv6Addr::from_bits(0x2001_0db8_0001 << 80 | u128::from(n) << 72);
+            let (v4, v6) = (format!("{v4}/{v4_len}"), format!("{v6}/{v6_len}"));
+            Eam::new(v4.parse().unwrap(), v6.parse().unwrap()).unwrap()
+        });
+        let eam = EamTable::new(entries).unwrap();
+        let config = Config { eam: eam.clone(), ..config() };
+        let mut loaded =
+            Loaded::load(&config, &[Program::Interface], &TestOptions::default()).unwrap();
+        let mut hits = 0;
+        // The other end of every packet.
+        let other4 = Ipv4Addr::from_bits(0xc612_0000);
+        let (other6, _) = eam.v4_to_v6(other4).unwrap();
+        for number in 1..41_000 {
+            if number % 61 != 0 && number % 1024 > 16 {
+                continue;
+            }
+            let v4 = Ipv4Addr::from_bits(0xc612_0000 + number);
+            let run = loaded.run(Program::Interface, &frame_v4(v4, other4, 64), 0, 1).unwrap();
+            let Some((v6, _)) = eam.v4_to_v6(v4) else { continue };
+            assert_eq!(run.outcome, Some(Outcome::Translated), "{lengths:?} {v4} {run:?}");
+            assert_eq!(addresses(&run.frame), (v6, other6), "{lengths:?} {v4}");
+            // And back, if the way back is this mapping's.
+            let (back, _) = eam.v6_to_v4(v6).unwrap();
+            let run = loaded.run(Program::Interface, &frame_v6(v6, other6), 0, 1).unwrap();
+            assert_eq!(run.outcome, Some(Outcome::Translated), "{lengths:?} {v6} {run:?}");
+            assert_eq!(
+                run.frame[ETHERNET + 12..ETHERNET + 20],
+                [back.octets(), other4.octets()].concat()
+            );
+            hits += 1;
+        }
+        assert!(hits >= 39, "{lengths:?}: {hits}");
+    }
+}
+
+/// The identifications that a program gives to so many packets of the same ends, on one processor.
+fn identifications(loaded: &mut Loaded, packets: usize, processor: usize) -> Vec<u16> {
+    fordway_tun::set_processors(&[processor]).unwrap();
+    let ends = ["2001:db8:64::c000:201", "2001:db8:1::1"].map(|end| end.parse().unwrap());
+    let frame = frame_v6(ends[0], ends[1]);
     let one = |_| {
         let run = loaded.run(Program::Interface, &frame, 0, 1).unwrap();
         assert_eq!(run.outcome, Some(Outcome::Translated), "{run:?}");

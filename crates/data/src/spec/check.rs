@@ -214,6 +214,7 @@ fn contradictions(check: &mut Check<'_>, at: &str, arm: &MechanismSpec, all: &[M
         let message = "only NAT64 and NAT-PT have application gateways";
         check.wrong(&own("alg"), message.into(), "leave alg out".to_owned());
     }
+    entries(check, at, arm);
     let known = arm.standby.is_none_or(|standby| match arm.implementation.as_str() {
         "fordway" => arm.kind == Kind::Nat64,
         program => program == "nftables" && standby == Standby::TakesOver,
@@ -254,6 +255,21 @@ fn contradictions(check: &mut Check<'_>, at: &str, arm: &MechanismSpec, all: &[M
         let pointer = if named { own(&format!("metrics/{number}")) } else { own("name") };
         check.wrong(&pointer, message, "name in its metrics what it does".to_owned());
         break;
+    }
+}
+
+/// A table of entries that the arm has not, or that can't be filled.
+fn entries(check: &mut Check<'_>, at: &str, arm: &MechanismSpec) {
+    let Some(entries) = arm.entries else { return };
+    let kind = entries.table.kind();
+    if arm.implementation != "fordway" || arm.kind != kind {
+        let message = format!("such a table has {} by fordway alone", kind.label());
+        check.wrong(&format!("{at}/entries"), message, "leave entries out".to_owned());
+    }
+    if !entries.count.is_power_of_two() {
+        let message = format!("{} prefixes of equal length are no /15", entries.count);
+        let fix = "write a power of two".to_owned();
+        check.wrong(&format!("{at}/entries/count"), message, fix);
     }
 }
 

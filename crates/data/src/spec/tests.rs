@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn built_in_experiments_parse_and_name_each_other() {
     let all = Experiment::built_in().unwrap();
-    assert_eq!(all.len(), 22);
+    assert_eq!(all.len(), 23);
     for experiment in all {
         for profile in ["quick", "standard", "strict"] {
             experiment.profile(profile).unwrap();
@@ -63,6 +63,18 @@ fn an_arm_that_cannot_be_is_refused_with_what_to_write() {
     assert!(said.contains("tcp_throughput_up is nothing that Proxy carries"), "{said}");
     let said = error("clat-fordway-kernel", ("hops = 1", "hops = 1\nalg = [\"ftp\"]"));
     assert!(said.contains("leave alg out"), "{said}");
+    let said = error(
+        "clat-fordway-kernel",
+        ("hops = 1", "hops = 1\nentries = { table = \"eam\", count = 1 }"),
+    );
+    assert!(said.contains("such a table has SIIT by fordway alone"), "{said}");
+    let siit = |count: u32| {
+        let entries = format!("hops = 1\nentries = {{ table = \"eam\", count = {count} }}");
+        with("siit-fordway-kernel", ("hops = 1", &entries)).map_err(|error| error.to_string())
+    };
+    assert_eq!([1, 1024, 131_072].map(siit), [const { Ok(()) }; 3]);
+    assert!(siit(3).unwrap_err().contains("write a power of two"));
+    assert!(siit(0).is_err() && siit(262_144).is_err());
 }
 
 #[test]

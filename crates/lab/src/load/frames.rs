@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::Duration;
 
-use fordway_data::addresses::{FLOWS_V4, MANY_V6, SIIT_POOL6};
+use fordway_data::addresses::{ENTRIES_V4, ENTRIES_V6, FLOWS_V4, MANY_V6, SIIT_POOL6};
 use fordway_data::spec::{Kind, Way};
 use fordway_load::frames::{Endpoint, Received, Used, frame};
 use fordway_load::{SINK_PORT, SMALL};
@@ -53,8 +53,13 @@ impl Stream {
 pub(crate) enum Frames<'a> {
     /// The smallest, from one host to one.
     Small,
-    /// The smallest; so many hosts behind the client send to the server, or are sent to, one after the other.
-    Between(u64),
+    /// The smallest; so many hosts send or are sent to, one after the other.
+    Between {
+        /// How many.
+        hosts: u64,
+        /// Whether they are behind the server, and have entries of the gateway's table, instead of behind the client.
+        at_server: bool,
+    },
     /// Of these sizes, one after the other: octets of an Ethernet frame that carries IPv4, with its check sequence.
     /// Octets are counted where they arrive.
     Imix(&'a [u64]),
@@ -84,9 +89,15 @@ pub(crate) fn measure(
         Way::Up => (network.app_address, network.target),
         Way::Down => (network.server_address, network.seen_address),
     };
-    if let Frames::Between(_) = frames {
-        let changed = if way == Way::Up { &mut ends.0 } else { &mut ends.1 };
-        *changed = first_host(network.kind, changed.is_ipv4())?;
+    let mut at_target = false;
+    if let Frames::Between { at_server, .. } = frames {
+        at_target = at_server == (way == Way::Up);
+        let changed = if at_target { &mut ends.1 } else { &mut ends.0 };
+        *changed = match (at_server, changed.is_ipv4()) {
+            (true, true) => ENTRIES_V4.into(),
+            (true, false) => ENTRIES_V6.into(),
+            (false, v4) => first_host(network.kind, v4)?,
+        };
     }
     let source = Endpoint { mac: mac(backend, from, "uplink")?, ip: ends.0, port: PORT };
     let target = Endpoint { mac: mac(backend, next, device)?, ip: ends.1, port: SINK_PORT };
@@ -109,9 +120,9 @@ pub(crate) fn measure(
             .map(str::to_owned)
             .into();
     argv.push(most.to_string());
-    if let Frames::Between(hosts) = frames {
+    if let Frames::Between { hosts, .. } = frames {
         argv.extend(["--hosts".to_owned(), hosts.to_string()]);
-        argv.extend((way == Way::Down).then(|| "--at-target".to_owned()));
+        argv.extend(at_target.then(|| "--at-target".to_owned()));
     }
     let all: Vec<String> = argv.iter().cloned().chain(all).collect();
     let mut sender = backend.run(Some(from), &all, Output::Keep)?;

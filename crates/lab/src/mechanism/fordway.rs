@@ -3,6 +3,7 @@
 
 mod dns64;
 mod engine;
+pub(super) mod entries;
 mod nat44;
 pub(super) mod nat64;
 mod relays;
@@ -283,7 +284,9 @@ impl Mechanism for Fordway {
             let config = argv[1..].join(" ");
             (argv, config, context.network.translator(context.spec))
         };
-        self.started(context, place, argv, config)
+        let deployed = self.started(context, place, argv, config)?;
+        entries::fill(context, place, &deployed)?;
+        Ok(deployed)
     }
 
     fn start(&self, context: Context<'_>) -> Option<Start> {

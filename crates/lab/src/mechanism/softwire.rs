@@ -11,7 +11,7 @@ use fordway_data::addresses::{BOUND_V4, CLAT_V6, TUNNEL_END_V6};
 use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::{Value, json};
 
-use super::fordway::Fordway;
+use super::fordway::{Fordway, entries};
 use super::{Availability, Context, Counted, Deployed, Mechanism, nftables};
 use crate::backend::Place;
 use crate::error::Result;
@@ -38,11 +38,12 @@ fn end_point(arm: &MechanismSpec) -> MechanismSpec {
 /// The arm as that of the client. The ingress is the end point's: with it the client stands at its uplink, and one that
 /// asks for its address, which has no choice, at its interface.
 fn client(arm: &MechanismSpec) -> MechanismSpec {
-    attached(arm, |attach| match (attach, arm.kind) {
+    let client = attached(arm, |attach| match (attach, arm.kind) {
         ("ingress", Kind::Softwire) => "uplink",
         ("ingress", _) => "interface",
         _ => attach,
-    })
+    });
+    MechanismSpec { entries: None, ..client }
 }
 
 fn attached(arm: &MechanismSpec, place: impl Fn(&str) -> &str) -> MechanismSpec {
@@ -95,7 +96,9 @@ impl Mechanism for Softwire {
             let tep = self.0.run(at_host, host, dstm::server(at_host, &key))?;
             (tep, self.0.run(at_client, near, dstm::client(&asking, &key))?)
         } else {
-            (self.0.run(at_host, host, bound(&spec))?, self.0.deploy(at_client)?)
+            let tep = self.0.run(at_host, host, bound(&spec))?;
+            entries::fill(at_host, host, &tep)?;
+            (tep, self.0.deploy(at_client)?)
         };
         let mut config = format!("{}\n{}", client.config, tep.config);
         let argv = [&client.argv[..], &[";".to_owned()], &tep.argv[..]].concat();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fordway_data::plan::Deployment;
-use fordway_data::spec::{Family, Kind, Load, MechanismSpec, Metric, Point};
+use fordway_data::spec::{Family, Kind, Load, MechanismSpec, Metric, Point, Table};
 use fordway_data::trial::{Trial, hash};
 
 use super::{Guard, Live, Runner, absorb};
@@ -43,6 +43,7 @@ impl Runner {
             }),
             in_kernel: arm.is_some_and(|a| a.engine.as_deref() == Some("kernel")),
             kind: arm.map(|a| a.kind),
+            maps_servers: arm.is_some_and(|a| a.entries.is_some_and(|it| it.table == Table::Eam)),
             threads: arm.and_then(|a| a.threads),
             highest: &self.highest,
             rfc: &self.rfc,

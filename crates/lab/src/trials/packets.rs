@@ -111,8 +111,8 @@ pub(super) fn frames(
     let [rate, payload] = match (frames, way) {
         (Frames::Small, Way::Up) => [Some(Metric::FrameRateUp), None],
         (Frames::Small, Way::Down) => [Some(Metric::FrameRateDown), None],
-        (Frames::Between(_), Way::Up) => [Some(Metric::PairRateUp), None],
-        (Frames::Between(_), Way::Down) => [Some(Metric::PairRateDown), None],
+        (Frames::Between { .. }, Way::Up) => [Some(Metric::PairRateUp), None],
+        (Frames::Between { .. }, Way::Down) => [Some(Metric::PairRateDown), None],
         (Frames::Imix(_), Way::Up) => [Metric::ImixRateUp, Metric::ImixThroughputUp].map(Some),
         (Frames::Imix(_), Way::Down) => {
             [Metric::ImixRateDown, Metric::ImixThroughputDown].map(Some)
@@ -120,7 +120,7 @@ pub(super) fn frames(
     };
     let kind = match frames {
         Frames::Small => String::new(),
-        Frames::Between(hosts) => format!("-{hosts}"),
+        Frames::Between { hosts, .. } => format!("-{hosts}"),
         Frames::Imix(_) => "-imix".to_owned(),
     };
     let log = at.raw.join(format!("{}-frames-{}{kind}.log", at.name, way.name()));

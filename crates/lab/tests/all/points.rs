@@ -97,6 +97,31 @@ fn small_frames_run_between_many_pairs_of_hosts() {
 }
 
 #[test]
+fn gateways_are_measured_with_many_entries() {
+    if !can_run() || !can_measure("pair_rate_up") {
+        return;
+    }
+    let bench = Bench::new();
+    let metrics = ["pair_rate_up", "pair_rate_down", "frame_rate_up"];
+    let sizes = "packets_s = 0.1\nhost_pairs = [1000]\n";
+    let arms = ["siit-xdp-1", "siit-xdp-1024", "siit-user-1024", "pool4-xdp-1024", "bib-xdp-1024"];
+    let experiment = small("entries", &arms, &metrics, sizes);
+    let run = bench.run("run", &experiment, &[]);
+    for arm in arms {
+        let measured = if arm.starts_with("siit") { &metrics[..2] } else { &metrics[2..] };
+        for metric in measured {
+            let trials = run.of(arm, metric);
+            assert_eq!(trials.len(), 1, "{arm}, {metric}\n{}", run.errors);
+            let arrived = trials[0]["arrived"].as_u64();
+            assert!(arrived.is_some_and(|frames| frames > 0), "{}", trials[0]);
+            // These hosts are behind the server: they are what is varied there.
+            let words = trials[0]["argv"].to_string();
+            assert_eq!(words.contains("--at-target"), *metric == "pair_rate_up", "{words}");
+        }
+    }
+}
+
+#[test]
 fn a_flow_is_measured_beside_background_traffic() {
     if !can_run() || !programs(&["nft", "tcpdump"]) {
         return;

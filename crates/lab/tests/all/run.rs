@@ -373,6 +373,7 @@ fn read_commands_print_json() {
         "control",
         "demo",
         "dns64",
+        "entries",
         "failover",
         "goals",
         "http-translators",
