@@ -114,6 +114,13 @@ class Service:
         control = next(thread for thread in others if thread["Name"] == ["fordway-control"])
         check(int(control["Seccomp_filters"][0]) > int(main["Seccomp_filters"][0]) > 0, "the daemon's own filter is missing")
 
+    def preferred(self):
+        """Threads of queues have the nice value -10, and no other thread has."""
+        said = self.guest.says(f"ps -L -o comm=,ni= -p {self.pid()}").splitlines()
+        nice = {name: int(value) for name, value in (line.rsplit(maxsplit=1) for line in said)}
+        queues = [name for name in nice if re.fullmatch(r"nat64-[0-9]+", name)]
+        check(queues and {name for name, value in nice.items() if value == -10} == set(queues), f"{nice}")
+
     def sandbox(self):
         """Of kernel settings only those of the network can be written, of devices TUN, of the BPF file system the own pins."""
         inside = f"nsenter --target {self.pid()} --mount setpriv --reuid fordway --regid fordway --clear-groups "
@@ -277,5 +284,5 @@ class Service:
         self.guest.run("systemctl disable --now fordway")
         self.as_found()
 
-    ITEMS = (install, valid, hardened, ready, unprivileged, sandbox, files, beside, reload, refused, restart, killed, watchdog, journal, wrong,
+    ITEMS = (install, valid, hardened, ready, unprivileged, preferred, sandbox, files, beside, reload, refused, restart, killed, watchdog, journal, wrong,
              stop, by_hand, down, rotated, reboot)
