@@ -256,7 +256,7 @@ fn one_to_one_mappings_are_kept() {
         net.v6.ip("addr add 2001:db8:6::3/64 dev h6");
         let kept = run.path().join("siit0.dynamic4");
         let text = format!(
-            "[[translator]]\nname = 'siit0'\nmode = 'siit'\nengine = '{engine}'\n\
+            "[[translator]]\nname = 'siit0'\nmode = 'siit'\nqueues = 1\nengine = '{engine}'\n\
              pool6 = ['2001:db8:64::/96']\ndynamic4 = ['192.0.2.0/24']\n\
              dynamic4_file = '{}'\n",
             kept.display()

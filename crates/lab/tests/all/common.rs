@@ -97,7 +97,7 @@ pub(crate) fn small(name: &str, arms: &[&str], metrics: &[&str], sizes: &str) ->
             assert!(!own.is_empty(), "{arm:?} is measured by none of {metrics:?}");
         }
     }
-    whole.retain(|key, _| !["difference", "goal", "requires", "program_costs"].contains(&key));
+    whole.retain(|key, _| !["difference", "requires", "program_costs"].contains(&key));
     let sizes = format!("about = \"as small as a test needs\"\n{SIZES}{sizes}");
     whole.insert("profile".into(), Table::from_iter([("quick".into(), profile(&sizes))]).into());
     let keep = toml::toml! {
