@@ -136,6 +136,8 @@ impl Log {
         let thread = thread::Builder::new()
             .name(format!("{name}-log"))
             .spawn(move || {
+                // It may be started beside queues' threads.
+                fordway_engine::level();
                 let _runs: Sender<()> = runs;
                 writer.run(&records);
             })

@@ -37,7 +37,7 @@ pub use clock::{boottime, monotonic};
 pub use counters::{IoCounters, IoTotals, LATENCY_US, Latency, QueueCounters};
 pub use current::Current;
 pub use hand_over::HandOver;
-pub use priority::prefer;
+pub use priority::{level, prefer};
 pub use quiescence::Grace;
 pub use sweep::Sweeping;
 pub use tables::Tables;

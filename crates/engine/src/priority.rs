@@ -19,8 +19,8 @@ pub fn prefer() {
     }
 }
 
-/// Gives the calling thread the priority that the process began with.
-pub(crate) fn level() {
+/// Gives the calling thread the priority of the process's first thread, whatever that of its parent is.
+pub fn level() {
     // By the process's number the kernel knows its first thread.
     if let Ok(first) = getpriority_process(Some(getpid())) {
         let _ = setpriority_process(Some(gettid()), first);
