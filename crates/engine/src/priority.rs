@@ -11,8 +11,8 @@ use rustix::thread::gettid;
 /// The nice value of a queue's thread: it gets nine times the share of a program with the usual one.
 const NICE: i32 = -10;
 
-/// Gives the calling thread, and those that it starts, the priority of a queue's. Where the system forbids it, they go on as
-/// they are: slower, not wrong.
+/// Gives the calling thread, and those that it starts from here on, the priority of a queue's. Where the system forbids it, they
+/// go on as they are: slower, not wrong.
 pub fn prefer() {
     if getpriority_process(None).is_ok_and(|own| own > NICE) {
         let _ = setpriority_process(Some(gettid()), NICE);

@@ -28,7 +28,7 @@ use crate::quiescence::Bursts;
 use crate::stop::Stop;
 use crate::sweep::Probes;
 use crate::unchecked::dropped_unchecked;
-use crate::{Error, Marks, Unbound, Unchecked, offload, priority};
+use crate::{Error, Marks, Unbound, Unchecked, offload};
 
 /// Where in the buffer a packet is received: room for longer headers and for the virtio-net header.
 /// A multiple of 64 octets, so that headers share few cache lines.
@@ -82,7 +82,6 @@ enum Burst {
 impl Worker {
     /// Runs until it is told to stop, or the interface goes.
     pub(crate) fn run(mut self) -> Result<(), Error> {
-        priority::prefer();
         let result = self.serve();
         (0..self.held.len()).for_each(|_| self.counters.core.drop(DropReason::OtherShard));
         result

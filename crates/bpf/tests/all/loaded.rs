@@ -209,11 +209,15 @@ fn many_mappings_of_any_length_are_those_of_the_core() {
             let (v4, v6) = (format!("{v4}/{v4_len}"), format!("{v6}/{v6_len}"));
             Eam::new(v4.parse().unwrap(), v6.parse().unwrap()).unwrap()
         });
-        let eam = EamTable::new(entries).unwrap();
+        // Around all of them: one in IPv4, one in IPv6.
+        let around =
+            [("198.18.0.0/16", "2001:db8:1:ff00::/112"), ("203.0.113.0/28", "2001:db8:1::/48")];
+        let around =
+            around.map(|(v4, v6)| Eam::new(v4.parse().unwrap(), v6.parse().unwrap()).unwrap());
+        let eam = EamTable::new(entries.chain(around)).unwrap();
         let config = Config { eam: eam.clone(), ..config() };
         let mut loaded =
             Loaded::load(&config, &[Program::Interface], &TestOptions::default()).unwrap();
-        let mut hits = 0;
         // The other end of every packet.
         let other4 = Ipv4Addr::from_bits(0xc612_0000);
         let (other6, _) = eam.v4_to_v6(other4).unwrap();
@@ -222,11 +226,10 @@ fn many_mappings_of_any_length_are_those_of_the_core() {
                 continue;
             }
             let v4 = Ipv4Addr::from_bits(0xc612_0000 + number);
+            let (v6, _) = eam.v4_to_v6(v4).unwrap();
             let run = loaded.run(Program::Interface, &frame_v4(v4, other4, 64), 0, 1).unwrap();
-            let Some((v6, _)) = eam.v4_to_v6(v4) else { continue };
             assert_eq!(run.outcome, Some(Outcome::Translated), "{lengths:?} {v4} {run:?}");
             assert_eq!(addresses(&run.frame), (v6, other6), "{lengths:?} {v4}");
-            // And back, if the way back is this mapping's.
             let (back, _) = eam.v6_to_v4(v6).unwrap();
             let run = loaded.run(Program::Interface, &frame_v6(v6, other6), 0, 1).unwrap();
             assert_eq!(run.outcome, Some(Outcome::Translated), "{lengths:?} {v6} {run:?}");
@@ -234,9 +237,7 @@ fn many_mappings_of_any_length_are_those_of_the_core() {
                 run.frame[ETHERNET + 12..ETHERNET + 20],
                 [back.octets(), other4.octets()].concat()
             );
-            hits += 1;
         }
-        assert!(hits >= 39, "{lengths:?}: {hits}");
     }
 }
 

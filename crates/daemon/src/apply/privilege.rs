@@ -50,8 +50,8 @@ pub(crate) fn without<V: Send, T: Send>(
     after(|| {}, value, start)
 }
 
-/// The same for engines: the thread, and so those that it starts, first gets the priority of a queue's. With
-/// CAP_SYS_NICE it is had here, else by threads themselves if a limit allows it.
+/// The same for engines: the thread first gets the priority of a queue's, by CAP_SYS_NICE or a limit that allows it, and those
+/// that it starts inherit it.
 pub(crate) fn preferred<V: Send, T: Send>(
     value: V,
     start: impl FnOnce(V) -> T + Send,

@@ -74,8 +74,8 @@ impl Uplink {
 /// a queue costs the kernel's routing as much again; for a gateway two at least.
 ///
 /// Measured on two processors with one TCP flow: one queue carried more than two did, because the two
-/// directions of a flow may meet on different queues, whose threads then compete with the programs. With hundreds of
-/// flows, as a gateway has, two queues carried twice as much.
+/// directions of a flow may meet on different queues, whose threads then compete with the programs. With 300
+/// flows through a gateway, two carried more than one.
 pub(crate) fn queues(config: &Translator) -> usize {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let is_host = config.clat().is_some() || config.softwire().and_then(Softwire::client).is_some();

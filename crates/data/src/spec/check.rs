@@ -263,7 +263,7 @@ fn entries(check: &mut Check<'_>, at: &str, arm: &MechanismSpec) {
     let Some(entries) = arm.entries else { return };
     let kind = entries.table.kind();
     if arm.implementation != "fordway" || arm.kind != kind {
-        let message = format!("such a table has {} by fordway alone", kind.label());
+        let message = format!("only {} by fordway has such a table", kind.label());
         check.wrong(&format!("{at}/entries"), message, "leave entries out".to_owned());
     }
     if !entries.count.is_power_of_two() {

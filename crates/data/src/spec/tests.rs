@@ -67,7 +67,7 @@ fn an_arm_that_cannot_be_is_refused_with_what_to_write() {
         "clat-fordway-kernel",
         ("hops = 1", "hops = 1\nentries = { table = \"eam\", count = 1 }"),
     );
-    assert!(said.contains("such a table has SIIT by fordway alone"), "{said}");
+    assert!(said.contains("only SIIT by fordway has such a table"), "{said}");
     let siit = |count: u32| {
         let entries = format!("hops = 1\nentries = {{ table = \"eam\", count = {count} }}");
         with("siit-fordway-kernel", ("hops = 1", &entries)).map_err(|error| error.to_string())

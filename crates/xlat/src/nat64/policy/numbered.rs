@@ -1,5 +1,6 @@
 //! A pool's blocks by their numbers, and their numbers by address: a new subscriber costs the same whether pool4 has one prefix
-//! or a hundred thousand.
+//! or a hundred thousand. The exception are ranges within the addresses of a wider one: at each of these addresses all of them are
+//! looked through.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
