@@ -31,6 +31,21 @@ pub enum Forwarding {
 pub(crate) const FORWARD: Choice<Forwarding> =
     Choice(&[("stack", Forwarding::Stack), ("direct", Forwarding::Direct)]);
 
+/// What the user engine gathers into super-packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gro {
+    /// Nothing.
+    Off,
+    /// Segments of TCP.
+    #[default]
+    Tcp,
+    /// Segments of TCP, and datagrams of UDP where the kernel has super-packets of UDP.
+    TcpUdp,
+}
+
+pub(crate) const GRO: Choice<Gro> =
+    Choice(&[("off", Gro::Off), ("tcp", Gro::Tcp), ("tcp-udp", Gro::TcpUdp)]);
+
 /// Where packets are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attach {

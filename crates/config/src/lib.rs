@@ -47,7 +47,7 @@ pub use dns64::{Dns64, Dns64Forward, Dns64Policy};
 pub use dstm::{
     DSTM_PORT, DstmClient, DstmClientKey, DstmPrefixKey, DstmServer, DstmTep, DstmTepPlace,
 };
-pub use engine::{Attach, Engine, Forwarding};
+pub use engine::{Attach, Engine, Forwarding, Gro};
 pub use feature::Feature;
 pub use hickory_proto::rr::Name;
 pub use keys::{Key, Reload};

@@ -19,10 +19,12 @@ mod core;
 mod counters;
 mod current;
 mod fragments;
+mod gro;
 mod hand_over;
 mod held;
 mod idle;
 mod offload;
+mod out;
 mod placement;
 mod priority;
 mod queue;
@@ -48,7 +50,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fordway_tun::{Device, Queue};
+use fordway_tun::{Device, Offloads, Queue};
 use fordway_xlat::nat64::Swept;
 use fordway_xlat::{Identifications, State};
 
@@ -104,6 +106,8 @@ pub struct Options {
     /// While a queue is busy its thread stays on one processor. The number tells engines of one process apart, so that
     /// the second starts where the first ended; `None`: the threads always run where the kernel likes.
     pub pin: Option<usize>,
+    /// What is gathered into super-packets, outside a cluster.
+    pub gro: Gathered,
     /// Looks up the marks of packets, which a TUN does not carry, if a pool of pool4 needs them.
     pub marks: Option<Marks>,
     /// Called for packets that a softwire's client drops because it has no IPv4 address yet.
@@ -112,6 +116,18 @@ pub struct Options {
     pub unchecked: Option<Unchecked>,
     /// Hands packets over whose shard another gateway of the cluster translates; without, they are dropped.
     pub hand_over: Option<Arc<dyn HandOver>>,
+}
+
+/// What waits in a queue and is gathered into super-packets (generic receive offload).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gathered {
+    /// Nothing.
+    Nothing,
+    /// Segments of TCP.
+    #[default]
+    Tcp,
+    /// Segments of TCP, and datagrams of UDP if the kernel has super-packets of UDP (Linux 6.2).
+    TcpUdp,
 }
 
 /// Called for IPv4 packets that are dropped as [`SoftwireUnbound`](fordway_xlat::DropReason::SoftwireUnbound): the
@@ -174,7 +190,7 @@ pub fn start(
     options: Options,
 ) -> Result<Engine, Error> {
     let interface = device.name().to_owned();
-    let Options { seed, pin, marks, unbound, unchecked, hand_over } = options;
+    let Options { seed, pin, gro, marks, unbound, unchecked, hand_over } = options;
     let start = |source| Error::Start { interface: interface.clone(), source };
     let stop = Stop::new().map_err(start)?;
     let core = core.into();
@@ -195,6 +211,8 @@ pub fn start(
         sweeping: None,
     };
     let identifications = identifications(seed);
+    let has_udp = engine.device.offloads().granted.contains(Offloads::USO4);
+    let gathered = if gro == Gathered::TcpUdp && !has_udp { Gathered::Tcp } else { gro };
     for queue in queues {
         let bursts = Bursts::default();
         engine.bursts.add(bursts.clone());
@@ -220,6 +238,7 @@ pub fn start(
             unchecked: unchecked.clone(),
             hand_over: hand_over.clone(),
             held: held::Held::default(),
+            gro: gro::Gro::new(gathered),
             whole: Vec::new(),
             tended: Duration::ZERO,
         };

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, SendOutcome, VnetHeader};
+use fordway_tun::{MAX_PACKET, Queue, RecvOutcome, VnetHeader};
 use fordway_wire::{ipv6, protocol, put_u8, put_u16};
 use fordway_xlat::counters::Arrival;
 use fordway_xlat::nat64::{Event, Shards, StoredSyn};
@@ -17,9 +17,10 @@ use fordway_xlat::{
 
 use crate::clock::{boottime, monotonic};
 use crate::core::Wait;
-use crate::counters::{IoError, QueueCounters, Sent};
+use crate::counters::{IoError, QueueCounters};
 use crate::current::Follower;
 use crate::fragments::Fragments;
+use crate::gro::Gro;
 use crate::hand_over::HandOver;
 use crate::held::{self, Held, Waiting};
 use crate::idle::{Idle, Pace};
@@ -65,6 +66,8 @@ pub(crate) struct Worker {
     pub(crate) hand_over: Option<Arc<dyn HandOver>>,
     /// Packets of shards that are between two owners.
     pub(crate) held: Held,
+    /// Segments that leave when the burst ends, if not before.
+    pub(crate) gro: Gro,
     /// Where packets become whole; empty until there is a fragment.
     pub(crate) whole: Vec<u8>,
     /// When the thread last did what is due by time.
@@ -83,6 +86,7 @@ impl Worker {
     /// Runs until it is told to stop, or the interface goes.
     pub(crate) fn run(mut self) -> Result<(), Error> {
         let result = self.serve();
+        self.drop_gathered();
         (0..self.held.len()).for_each(|_| self.counters.core.drop(DropReason::OtherShard));
         result
     }
@@ -136,6 +140,7 @@ impl Worker {
             self.tended = now;
             result = self.tend(buffer, now).and(result);
         }
+        result = self.send_gathered().and(result);
         self.bursts.end();
         result
     }
@@ -256,29 +261,6 @@ impl Worker {
         self.finish(packet, arrival, verdict)
     }
 
-    /// Sends what a packet has become, and counts it.
-    fn finish(
-        &mut self,
-        mut packet: Packet<'_>,
-        arrival: Arrival,
-        verdict: Verdict,
-    ) -> Result<(), Error> {
-        self.counters.core.suppress(self.state.take_suppressed());
-        if let Verdict::Elsewhere(shard) = verdict
-            && self.hold(&packet, shard)
-        {
-            return Ok(());
-        }
-        let sent = match verdict {
-            Verdict::Forward if packet.is_split() => self.send_fragments(&packet)?,
-            Verdict::Forward | Verdict::Reply(_) => self.send(&mut packet)?,
-            Verdict::Elsewhere(shard) => self.hand_over(&packet, shard),
-            Verdict::Drop(_) | Verdict::Stored | Verdict::Pass => Ok(1),
-        };
-        self.counters.record(arrival, verdict, sent);
-        Ok(())
-    }
-
     /// What is due by time, where packets wait.
     fn tend(&mut self, buffer: &mut [u8], now: Duration) -> Result<(), Error> {
         if !self.core.get().keeps_packets() {
@@ -329,7 +311,7 @@ impl Worker {
         if let Some(probe) = translator.and_then(|it| it.probe(host, remote, pool6)) {
             let outcome = self.queue.send(&VnetHeader::default(), &probe);
             // One that is lost is like one that is not answered; the queue's counters tell of it.
-            let _ = self.sent(outcome)?;
+            let _ = self.sent(outcome, 1)?;
         }
         Ok(())
     }
@@ -342,14 +324,6 @@ impl Worker {
         }
     }
 
-    /// In a cluster: whether what a packet has become may be sent now. The thread may have been paused since the packet's
-    /// translation began, for longer than the lease lasts.
-    #[inline]
-    fn may_leave(&self) -> Result<(), DropReason> {
-        let shards = self.core.get().shards();
-        shards.map_or(Ok(()), |shards| shards.let_leave(&self.state, boottime()))
-    }
-
     /// Whether a shard is this gateway's by the store, but is not translated here: not any more, or not yet.
     fn is_between_owners(&self, shard: u16) -> bool {
         let is_own = self.hand_over.as_ref().is_some_and(|to| to.is_own(shard));
@@ -360,7 +334,7 @@ impl Worker {
 
     /// Keeps a packet whose shard is between two owners, or was: it does not overtake those that wait still. `false`: it may
     /// go on, or there is no room.
-    fn hold(&mut self, packet: &Packet<'_>, shard: u16) -> bool {
+    pub(crate) fn hold(&mut self, packet: &Packet<'_>, shard: u16) -> bool {
         let Some(hand_over) = &self.hand_over else { return false };
         if !self.held.has(shard) && !self.is_between_owners(shard) {
             return false;
@@ -385,67 +359,6 @@ impl Worker {
             }
         }
         Ok(())
-    }
-
-    /// A packet for another gateway of the cluster.
-    fn hand_over(&self, packet: &Packet<'_>, shard: u16) -> Sent {
-        let header = offload::to_vnet(&packet.offload);
-        let is_taken = self
-            .hand_over
-            .as_ref()
-            .is_some_and(|to| to.hand_over(self.queue.index(), shard, &header, packet.bytes()));
-        if is_taken { Ok(1) } else { Err(DropReason::OtherShard) }
-    }
-
-    fn send(&mut self, packet: &mut Packet<'_>) -> Result<Sent, Error> {
-        if let Err(reason) = self.may_leave() {
-            return Ok(Err(reason));
-        }
-        let header = offload::to_vnet(&packet.offload);
-        let range = packet.range();
-        let outcome =
-            self.queue.send_in_place(packet.buffer_mut(), range.start, range.end, &header);
-        Ok(self.sent(outcome)?.map(|()| 1))
-    }
-
-    /// Sends the pieces of a packet; stops at the first that is not taken, for the rest would be of no
-    /// use to the receiver.
-    fn send_fragments(&mut self, packet: &Packet<'_>) -> Result<Sent, Error> {
-        let header = offload::to_vnet(&packet.offload);
-        let mut pieces = 0;
-        for fragment in packet.fragments() {
-            if let Err(reason) = self.may_leave() {
-                return Ok(Err(reason));
-            }
-            let outcome = self.queue.send_parts(&header, fragment.head(), fragment.body);
-            if let Err(reason) = self.sent(outcome)? {
-                return Ok(Err(reason));
-            }
-            pieces += 1;
-        }
-        Ok(Ok(pieces))
-    }
-
-    /// Counts what came of sending. The outer result ends the thread.
-    fn sent(&self, outcome: std::io::Result<SendOutcome>) -> Result<Result<(), DropReason>, Error> {
-        let (error, reason) = match outcome.map_err(|e| self.error(e))? {
-            SendOutcome::Sent => return Ok(Ok(())),
-            SendOutcome::Gone => return Err(self.gone()),
-            SendOutcome::Full => (IoError::Full, DropReason::QueueFull),
-            SendOutcome::Down => (IoError::Down, DropReason::DeviceError),
-            SendOutcome::NoBuffers => (IoError::NoBuffers, DropReason::DeviceError),
-            SendOutcome::Refused => (IoError::Refused, DropReason::DeviceError),
-        };
-        self.counters.io.raise(error);
-        Ok(Err(reason))
-    }
-
-    fn gone(&self) -> Error {
-        Error::Gone { interface: self.interface.clone() }
-    }
-
-    fn error(&self, source: std::io::Error) -> Error {
-        Error::Queue { interface: self.interface.clone(), queue: self.queue.index(), source }
     }
 }
 

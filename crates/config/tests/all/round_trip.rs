@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fordway_config::{
-    Attach, Clat, Config, Control, Dynamic4, Engine, Forwarding, Gateway, Gateways, InterfaceName,
-    LevelFilter, Log, LogEvent, LogFormat, LogTarget, Metrics, MetricsToken, Mode, Nat64, NatLog,
-    OnSigterm, Pool, Pool4, Pool4Source, Ports, Pref64, Resolved, Siit, Source6, Translator, parse,
+    Attach, Clat, Config, Control, Dynamic4, Engine, Forwarding, Gateway, Gateways, Gro,
+    InterfaceName, LevelFilter, Log, LogEvent, LogFormat, LogTarget, Metrics, MetricsToken, Mode,
+    Nat64, NatLog, OnSigterm, Pool, Pool4, Pool4Source, Ports, Pref64, Resolved, Siit, Source6,
+    Translator, parse,
 };
 use fordway_xlat::addr::{Eam, Pool6};
 use fordway_xlat::nat64::{Allocation, Filtering, Lifetimes, Protocol, Quotas, Sizes, StaticBib};
@@ -343,6 +344,7 @@ prop_compose! {
             hairpin: flags[2],
             mss_clamp: flags[3],
             pin_queues: flags[5],
+            gro: [Gro::Off, Gro::Tcp, Gro::TcpUdp][usize::from(flags[6]) + usize::from(flags[7])],
             mtu,
             lowest_ipv6_mtu: 1280,
             queues,

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fordway_config::{Attach, Translator};
-use fordway_engine::{Core, Marks, Options, Unbound};
+use fordway_config::{Attach, Gro, Translator};
+use fordway_engine::{Core, Gathered, Marks, Options, Unbound};
 use fordway_net::Netlink;
 use fordway_tun::{Device, OpenOptions, Queue};
 use fordway_xlat::nat64::Nat64;
@@ -232,7 +232,12 @@ impl Prepared {
         let unchecked = Some(no_checksum::log(self.config.name.as_str()));
         let marks = marks.filter(|_| by_mark);
         let hand_over = self.crossings.as_ref().map(|it| Arc::clone(&it.hand_over));
-        let options = Options { seed, pin, marks, unbound, unchecked, hand_over };
+        let gro = match self.config.gro {
+            Gro::Off => Gathered::Nothing,
+            Gro::Tcp => Gathered::Tcp,
+            Gro::TcpUdp => Gathered::TcpUdp,
+        };
+        let options = Options { seed, pin, gro, marks, unbound, unchecked, hand_over };
         let (queues, made) = (self.queues.len(), self.made());
         let stateful = match self.tables.take() {
             None => Ok(None),

@@ -16,7 +16,7 @@ use fordway_xlat::addr::{Eam, EamTable};
 use fordway_xlat::nat64::{Heap, Nat64, Pool, Protocol, Range, Segment, Settings, Sizes, Tuple};
 use fordway_xlat::{Config, Direction, DropReason, Offload, Translator, UdpChecksumZero};
 
-const INTERFACE: &str = "eng0";
+pub(crate) const INTERFACE: &str = "eng0";
 
 /// Runs `test` in a thread with a network namespace of its own, which goes with it; a skip where the host does not
 /// allow it.

@@ -171,6 +171,18 @@ fn v6(host: u8, port: u16, len: usize) -> Vec<u8> {
     packet
 }
 
+/// A segment with `flags` of a host to port 80 of 198.51.100.1, behind `before` octets.
+fn tcp(host: u8, flags: u8, before: u32, len: usize) -> Vec<u8> {
+    let mut packet = v6(host, 80, 12 + len);
+    packet[6] = 6;
+    packet[44..48].copy_from_slice(&before.to_be_bytes());
+    packet[48..60].copy_from_slice(&[0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0]);
+    let pseudo = [&packet[8..40], &[0, 6], &packet[4..6], &packet[40..]].concat();
+    let checksum = !sum(&pseudo);
+    packet[56..58].copy_from_slice(&checksum.to_be_bytes());
+    packet
+}
+
 /// The fragment of such a datagram from `offset` on.
 fn fragment(whole: &[u8], offset: usize, len: usize) -> Vec<u8> {
     let end = (40 + offset + len).min(whole.len());
@@ -264,6 +276,25 @@ fn packets_of_other_shards_are_handed_over_as_they_came() {
         assert_eq!(gateway.all(|core| core.handed_over().octets), octets);
         assert!(gateway.sent().is_empty());
         assert_eq!(gateway.engine.core().tables().unwrap().occupancy().map(|it| it.used), [0; 3]);
+        gateway.engine.stop().unwrap();
+    });
+}
+
+/// Each packet leaves by what its own translation was allowed, so that none waits for others.
+#[test]
+fn segments_leave_one_by_one() {
+    in_namespace(|run_dir| {
+        let gateway = Gateway::start(run_dir);
+        gateway.send(&tcp(2, 0x02, 0, 0));
+        gateway.wait_for_packets(1);
+        gateway.shards.disable(0);
+        (0..3).for_each(|number| gateway.send(&tcp(2, 0x10, 1 + 100 * number, 100)));
+        // What another shard's packet overtakes, waits; then all leave in one burst.
+        gateway.send(&v6(1, 9, 8));
+        gateway.handed.recv_timeout(PATIENCE).unwrap();
+        gateway.shards.enable(0, None);
+        gateway.wait_for_packets(4);
+        assert_eq!(gateway.sent(), [80; 4]);
         gateway.engine.stop().unwrap();
     });
 }

@@ -28,7 +28,7 @@ fn gateway(run: &RunDir, more: &str) -> PathBuf {
 struct Stream<'a> {
     net: &'a Border,
     from: UdpSocket,
-    _to: UdpSocket,
+    at: UdpSocket,
     to: SocketAddr,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Stream<'a> {
         let port = listener.local_addr().unwrap().port();
         let from = net.v6.inside(|| UdpSocket::bind("[::]:0").unwrap());
         let to = SocketAddr::new(V4_HOST_AS_V6.parse::<IpAddr>().unwrap(), port);
-        Stream { net, from, _to: listener, to }
+        Stream { net, from, at: listener, to }
     }
 
     /// Sends `number` datagrams, all of which the gateway has routed when this returns.
@@ -92,6 +92,46 @@ fn a_burst_waits_for_its_turn() {
     let stats = daemon.counts("siit0", "v6_to_v4/packets", 1 + BURST);
     assert_eq!(dropped(&stats), 0, "{stats}");
     poll("all have arrived", || (arrived() == 1 + BURST).then_some(()));
+    daemon.stop();
+}
+
+/// The other host gets each datagram by itself, with its octets.
+#[test]
+fn datagrams_that_are_gathered_arrive_one_by_one() {
+    if !can_use_tun() {
+        return;
+    }
+    let (net, run) = (Border::new(), RunDir::new());
+    let config = gateway(&run, "gro = 'tcp-udp'\n");
+    let daemon = Daemon::start(&run, &net.gateway, &format!("run -c {}", config.display()));
+    let stream = Stream::open(&net);
+    let gathered =
+        net.v4.counter(&format!("iifname h4 meta length > 92 udp dport {}", stream.to.port()));
+    stream.send(1);
+    daemon.counts("siit0", "v6_to_v4/packets", 1);
+    for is_whole in [true, false] {
+        if !is_whole {
+            net.gateway.run("ethtool -K g4 tx-udp-segmentation off");
+        }
+        let (arrived, before) = (stream.arrivals(), gathered());
+        let carried = count(&daemon.stats("siit0"), "v6_to_v4/packets");
+        stop(&daemon);
+        stream.send(STRIDE);
+        daemon.signal(Signal::CONT);
+        daemon.counts("siit0", "v6_to_v4/packets", carried + STRIDE);
+        if is_whole {
+            poll("super-packets arrive", || (gathered() > before).then_some(()));
+        } else {
+            poll("all have arrived", || (arrived() == STRIDE).then_some(()));
+            assert_eq!(gathered(), before);
+        }
+    }
+    let mut octets = [0; 128];
+    stream.at.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    for _ in 0..=2 * STRIDE {
+        let len = stream.at.recv(&mut octets).unwrap();
+        assert_eq!(octets[..len], [0x46; 64]);
+    }
     daemon.stop();
 }
 
