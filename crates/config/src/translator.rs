@@ -178,8 +178,8 @@ keys! {
         /// The thread of a busy queue stays on one processor, so that its packets stay in order. `false`: for hosts
         /// where other software assigns processors
         pin_queues: bool = BOOLEAN, or(true), reload(Down);
-        /// The user engine gathers what waits in a queue into GSO packets, as network cards do (GRO; [operations](operations.md#gathering)).
-        /// `tcp`: segments of TCP. `tcp-udp`: datagrams of UDP, too
+        /// The user engine gathers what waits in a queue into GSO packets, as network cards do (GRO;
+        /// [operations](operations.md#gathering)). `tcp`: segments of TCP. `tcp-udp`: datagrams of UDP, too
         gro: Gro = GRO, or(Gro::Tcp), reload(Down);
         /// Set up addresses, routes, rules and settings of the host, and remove exactly these at the end. `false`: the
         /// host is not changed; [operations](operations.md#unmanaged-hosts) says what it then needs

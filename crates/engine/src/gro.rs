@@ -10,7 +10,7 @@ use core::ops::Range;
 
 use fordway_tun::VnetHeader;
 use fordway_wire::checksum::Sum;
-use fordway_wire::transport::{UDP_CHECKSUM_AT, UDP_HEADER_LEN, UDP_LENGTH_AT};
+use fordway_wire::transport::{UDP_CHECKSUM_AT, UDP_HEADER_LEN, UDP_LENGTH_AT, udp_len};
 use fordway_wire::{get_u8, get_u16, get_u32, ipv4, ipv6, protocol, put_u8, put_u16, put_u32, tcp};
 use fordway_xlat::counters::Arrival;
 use fordway_xlat::{ChecksumState, Gso, GsoKind, Offload, Packet};
@@ -29,16 +29,6 @@ const MOST_DATAGRAMS: usize = 64;
 /// UDP ports of tunnels: VXLAN, VXLAN-GPE, Geneve, MPLS, and Linux's older port of VXLAN. Some kernels lose
 /// super-packets that end in a tunnel of theirs.
 const TUNNELS: [u16; 5] = [4789, 4790, 6081, 6635, 8472];
-
-/// Fields of an IPv4 header.
-const V4_ID_AT: usize = 4;
-const V4_FRAGMENT_AT: usize = 6;
-const V4_PROTOCOL_AT: usize = 9;
-const V4_CHECKSUM_AT: usize = 10;
-const DONT_FRAGMENT: u16 = 0x4000;
-
-/// Fields of an IPv6 header.
-const V6_NEXT_HEADER_AT: usize = 6;
 
 /// What is gathered in one burst.
 #[derive(Debug, Default)]
@@ -226,14 +216,15 @@ impl Begun {
         let same = |range: Range<usize>| own[range.clone()] == bytes[range];
         let tcp = |from: usize, to: usize| segment.ip + from..segment.ip + to;
         let ip = if segment.is_v4() {
-            let expected = get_u16(own, V4_ID_AT).wrapping_add(self.arrivals.len() as u16);
+            let expected =
+                get_u16(own, ipv4::IDENTIFICATION_AT).wrapping_add(self.arrivals.len() as u16);
             // What may not be fragmented needs no identification (RFC 6864 section 4).
-            let is_atomic = get_u16(bytes, V4_FRAGMENT_AT) == DONT_FRAGMENT;
+            let is_atomic = get_u16(bytes, ipv4::FRAGMENT_AT) == ipv4::DF;
             same(0..2)
-                && same(V4_FRAGMENT_AT..V4_CHECKSUM_AT)
-                && (is_atomic || get_u16(bytes, V4_ID_AT) == expected)
+                && same(ipv4::FRAGMENT_AT..ipv4::CHECKSUM_AT)
+                && (is_atomic || get_u16(bytes, ipv4::IDENTIFICATION_AT) == expected)
         } else {
-            same(0..4) && same(V6_NEXT_HEADER_AT..V6_NEXT_HEADER_AT + 2)
+            same(0..4) && same(ipv6::NEXT_HEADER_AT..ipv6::NEXT_HEADER_AT + 2)
         };
         let tcp = || {
             same(tcp(tcp::ACK_AT, tcp::FLAGS_AT))
@@ -256,8 +247,8 @@ impl Begun {
         payloads.enumerate().map(move |(number, payload)| {
             let mut piece = [&self.packet()[..headers], payload].concat();
             if self.first.is_v4() {
-                let id = get_u16(&piece, V4_ID_AT).wrapping_add(number as u16);
-                put_u16(&mut piece, V4_ID_AT, id);
+                let id = get_u16(&piece, ipv4::IDENTIFICATION_AT).wrapping_add(number as u16);
+                put_u16(&mut piece, ipv4::IDENTIFICATION_AT, id);
             }
             fordway_wire::set_ip_len(&mut piece, ip);
             let len = piece.len() - ip;
@@ -311,14 +302,18 @@ impl Segment {
     fn find(bytes: &[u8]) -> Kind {
         let (ip, len, protocol) = match get_u8(bytes, 0) >> 4 {
             4 => {
-                let is_plain = get_u8(bytes, 0) == 0x45
-                    && get_u16(bytes, V4_FRAGMENT_AT) & !DONT_FRAGMENT == 0;
+                let is_plain =
+                    get_u8(bytes, 0) == 0x45 && get_u16(bytes, ipv4::FRAGMENT_AT) & !ipv4::DF == 0;
                 let ip = if is_plain { ipv4::HEADER_LEN } else { bytes.len() };
-                (ip, usize::from(get_u16(bytes, 2)), get_u8(bytes, V4_PROTOCOL_AT))
+                (
+                    ip,
+                    usize::from(get_u16(bytes, ipv4::TOTAL_LEN_AT)),
+                    get_u8(bytes, ipv4::PROTOCOL_AT),
+                )
             }
             6 => {
-                let len = ipv6::HEADER_LEN + usize::from(get_u16(bytes, 4));
-                (ipv6::HEADER_LEN, len, get_u8(bytes, V6_NEXT_HEADER_AT))
+                let len = ipv6::HEADER_LEN + usize::from(get_u16(bytes, ipv6::PAYLOAD_LEN_AT));
+                (ipv6::HEADER_LEN, len, get_u8(bytes, ipv6::NEXT_HEADER_AT))
             }
             _ => return Kind::Other,
         };
@@ -326,7 +321,7 @@ impl Segment {
         let header = match protocol {
             protocol::TCP => tcp::header_len(segment),
             protocol::UDP => {
-                let is_whole = usize::from(get_u16(segment, UDP_LENGTH_AT)) == segment.len();
+                let is_whole = udp_len(segment) == segment.len();
                 (is_whole && segment.len() >= UDP_HEADER_LEN).then_some(UDP_HEADER_LEN)
             }
             next if ip == ipv6::HEADER_LEN && ipv6::is_extension(next) => None,

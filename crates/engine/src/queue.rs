@@ -38,10 +38,6 @@ const START: usize = (HEADROOM + VnetHeader::LEN).next_multiple_of(64);
 /// Octets of a buffer.
 const BUFFER: usize = START + MAX_PACKET + 1 + TAILROOM;
 
-/// Fields of an IPv6 header.
-const PAYLOAD_LEN_AT: usize = 4;
-const NEXT_HEADER_AT: usize = 6;
-
 /// Packets received before the loop looks at the clock and at the stop signal again.
 const BURST: usize = 64;
 
@@ -380,9 +376,9 @@ fn put_outer(outer: &[u8], buffer: &mut [u8], inside: Range<usize>) -> Range<usi
     };
     let front = &mut buffer[start..inside.start];
     front.copy_from_slice(header);
-    put_u16(front, PAYLOAD_LEN_AT, inside.len() as u16);
+    put_u16(front, ipv6::PAYLOAD_LEN_AT, inside.len() as u16);
     // Without the extension headers: they were those of one fragment.
-    put_u8(front, NEXT_HEADER_AT, protocol::IPV4);
+    put_u8(front, ipv6::NEXT_HEADER_AT, protocol::IPV4);
     start..inside.end
 }
 

@@ -14,7 +14,6 @@ use crate::OVERHEAD;
 /// Offsets in an IPv4 header.
 const TOS_AT: usize = 1;
 const TTL_AT: usize = 8;
-const CHECKSUM_AT: usize = 10;
 
 /// Octets of an IPv4 and a TCP header without options: by so much the MSS is less than the MTU.
 const MSS_OVERHEAD: u32 = 40;
@@ -121,8 +120,8 @@ pub(crate) fn decrement_ttl(packet: &mut Packet<'_>) {
 fn correct(packet: &mut Packet<'_>) {
     let header = usize::from(get_u8(packet.bytes(), 0) & 15) * 4;
     let bytes = packet.bytes_mut();
-    put_u16(bytes, CHECKSUM_AT, 0);
+    put_u16(bytes, ipv4::CHECKSUM_AT, 0);
     let covered = bytes.get(..header.max(ipv4::HEADER_LEN)).unwrap_or_default();
     let checksum = fordway_wire::checksum::Sum::ZERO.add_bytes(covered).finish();
-    put_u16(bytes, CHECKSUM_AT, checksum);
+    put_u16(bytes, ipv4::CHECKSUM_AT, checksum);
 }

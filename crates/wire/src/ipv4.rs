@@ -24,12 +24,22 @@ pub const HEADER_LEN: usize = 20;
 pub const MAX_LEN: usize = 65_535;
 
 /// Offset of Total Length (2 octets).
-const TOTAL_LEN_AT: usize = 2;
+pub const TOTAL_LEN_AT: usize = 2;
+
+/// Offset of Identification (2 octets).
+pub const IDENTIFICATION_AT: usize = 4;
+
+/// Offset of the flags and Fragment Offset (2 octets).
+pub const FRAGMENT_AT: usize = 6;
+
+/// Offset of Protocol (1 octet).
+pub const PROTOCOL_AT: usize = 9;
 
 /// Offset of the header checksum (2 octets).
-const CHECKSUM_AT: usize = 10;
+pub const CHECKSUM_AT: usize = 10;
 
-const DF: u16 = 0x4000;
+/// Don't Fragment, in the octets at [`FRAGMENT_AT`].
+pub const DF: u16 = 0x4000;
 const MF: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 

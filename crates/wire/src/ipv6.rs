@@ -18,6 +18,12 @@ use crate::{get_u16, get_u32, protocol};
 /// Octets of the fixed header.
 pub const HEADER_LEN: usize = 40;
 
+/// Offset of Payload Length (2 octets).
+pub const PAYLOAD_LEN_AT: usize = 4;
+
+/// Offset of Next Header (1 octet).
+pub const NEXT_HEADER_AT: usize = 6;
+
 /// Octets of a Fragment Header.
 pub const FRAGMENT_HEADER_LEN: usize = 8;
 

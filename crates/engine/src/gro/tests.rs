@@ -1,14 +1,12 @@
 use std::collections::BTreeMap;
 
-use fordway_tun::GsoType;
-use fordway_wire::put_u32;
 use fordway_xlat::Direction;
 use proptest::prelude::*;
 
 use super::*;
+use packets::{Sent, UDP, V4, V6, all, cut, ip_len, is_v4, segment, sum_up, summed};
 
-const V4: usize = ipv4::HEADER_LEN;
-const V6: usize = ipv6::HEADER_LEN;
+mod packets;
 
 /// A segment of one of some connections, and how it departs from what would be gathered.
 #[derive(Clone, Debug)]
@@ -24,192 +22,12 @@ struct Spec {
     checksum: ChecksumState,
 }
 
-/// Flows from here on are of UDP.
-const UDP: u8 = 16;
-
-fn is_v4(flow: u8) -> bool {
-    flow.is_multiple_of(2)
-}
-
-/// What a packet says of itself, well or not.
-fn said(packet: &[u8]) -> Segment {
-    let ip = ip_len(packet);
-    let protocol = packet[if ip == V4 { V4_PROTOCOL_AT } else { V6_NEXT_HEADER_AT }];
-    let is_udp = protocol == protocol::UDP;
-    Segment { is_udp, ip, headers: ip, end: packet.len() }
-}
-
-fn ip_len(packet: &[u8]) -> usize {
-    if packet[0] >> 4 == 4 { V4 } else { V6 }
-}
-
-/// The ones' complement sum (RFC 1071) of the pseudo-header and `octets`.
-fn summed(packet: &[u8], octets: &[u8]) -> u16 {
-    let ip = ip_len(packet);
-    let addresses = if ip == V4 { 12..V4 } else { 8..V6 };
-    let protocol = if said(packet).is_udp { protocol::UDP } else { protocol::TCP };
-    let len = (packet.len() - ip) as u16;
-    let all = [&packet[addresses], &[0, protocol], &len.to_be_bytes(), octets].concat();
-    let words =
-        all.chunks(2).map(|it| u32::from(it[0]) << 8 | it.get(1).map_or(0, |it| u32::from(*it)));
-    let sum: u32 = words.sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ((sum & 0xffff) + (sum >> 16)) as u16
-}
-
-/// Makes both checksums right.
-fn sum_up(packet: &mut [u8]) {
-    let segment = said(packet);
-    let Segment { ip, is_udp, .. } = segment;
-    put_u16(packet, ip + segment.checksum_at(), 0);
-    if is_udp {
-        let len = packet.len() - ip;
-        put_u16(packet, ip + UDP_LENGTH_AT, len as u16);
-    }
-    let sum = match !summed(packet, &packet[ip..]) {
-        0 if is_udp => 0xffff,
-        sum => sum,
-    };
-    put_u16(packet, ip + segment.checksum_at(), sum);
-    fordway_wire::set_ip_len(packet, ip);
-}
-
-/// A segment with twelve octets of options, or a datagram.
-fn segment(flow: u8, sequence: u32, id: u16, flags: u8, len: usize) -> Vec<u8> {
-    let mut packet = if is_v4(flow) {
-        let mut header = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 60, protocol::TCP, 0, 0];
-        put_u16(&mut header, V4_ID_AT, id);
-        // Those of every second may be fragmented.
-        header[V4_FRAGMENT_AT] = if flow.is_multiple_of(4) { 0x40 } else { 0 };
-        header.extend([198, 51, 100, 1, 192, 0, 2, flow]);
-        header
-    } else {
-        let mut header = vec![0x60, 0, 0, 0, 0, 0, protocol::TCP, 60];
-        header.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        header.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, flow]);
-        header
-    };
-    packet.extend([0x0f, 0xa0, 0x13, flow, 0, 0, 0, 0]);
-    let ip = ip_len(&packet);
-    if flow < UDP {
-        packet.extend([0, 0, 0, 9, 0x80, flags, 1, 0, 0, 0, 0, 0]);
-        packet.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
-        put_u32(&mut packet, ip + tcp::SEQ_AT, sequence);
-    } else {
-        packet[if ip == V4 { V4_PROTOCOL_AT } else { V6_NEXT_HEADER_AT }] = protocol::UDP;
-    }
-    packet.extend((0..len).map(|at| (sequence as usize + at) as u8));
-    sum_up(&mut packet);
-    packet
-}
-
-/// What leaves, in order, with the number of packets that it is counted as.
-#[derive(Default)]
-struct Sent(Vec<(VnetHeader, Vec<u8>, usize)>);
-
-impl Sent {
-    fn offer(&mut self, gro: &mut Gro, bytes: &[u8], offload: Offload) {
-        let mut bytes = bytes.to_vec();
-        let len = bytes.len();
-        let packet = Packet::new(&mut bytes, 0..len, offload);
-        let arrival = Arrival { direction: Some(Direction::V4ToV6), octets: len, segments: 1 };
-        loop {
-            let Offer { ahead, is_taken } = gro.offer(&packet, arrival);
-            let is_last = ahead.is_none();
-            ahead.into_iter().for_each(|it| self.gathered(gro, it));
-            if is_taken {
-                return;
-            }
-            if is_last {
-                break;
-            }
-        }
-        self.0.push((offload::to_vnet(&offload), packet.bytes().to_vec(), 1));
-    }
-
-    fn gathered(&mut self, gro: &mut Gro, mut it: Begun) {
-        let header = it.finish();
-        if it.arrivals.len() > 1 {
-            let pieces: Vec<_> = it.pieces().collect();
-            assert_eq!(pieces, cut(&header, it.packet()), "for a kernel that refuses them in one");
-        }
-        self.0.push((header, it.packet().to_vec(), it.arrivals.len()));
-        gro.recycle(it);
-    }
-
-    fn end(&mut self, gro: &mut Gro) {
-        while let Some(it) = gro.pop() {
-            self.gathered(gro, it);
-        }
-    }
-}
-
-/// All of `packets`, in one burst.
-fn all(packets: &[Vec<u8>]) -> Vec<(VnetHeader, Vec<u8>, usize)> {
-    let (mut gro, mut sent) = (Gro::new(Gathered::TcpUdp), Sent::default());
-    packets.iter().for_each(|it| sent.offer(&mut gro, it, Offload::default()));
-    sent.end(&mut gro);
-    sent.0
-}
-
-/// What the kernel makes of a super-packet (`tcp_gso_segment`, `__udp_gso_segment`, `inet_gso_segment`).
-fn cut(header: &VnetHeader, packet: &[u8]) -> Vec<Vec<u8>> {
-    if header.gso_type == GsoType::None {
-        let mut packet = packet.to_vec();
-        if header.needs_csum() {
-            sum_up(&mut packet);
-        }
-        return vec![packet];
-    }
-    let segment = said(packet);
-    let Segment { ip, is_udp, .. } = segment;
-    let kind = match (is_udp, ip) {
-        (true, _) => GsoType::UdpL4,
-        (false, V4) => GsoType::TcpV4,
-        (false, _) => GsoType::TcpV6,
-    };
-    assert_eq!(header.gso_type, kind);
-    let checksum_at = segment.checksum_at();
-    let said = (usize::from(header.csum_start), usize::from(header.csum_offset));
-    assert_eq!(said, (ip, checksum_at));
-    assert!(header.needs_csum());
-    let len = if is_udp { 8 } else { tcp::header_len(&packet[ip..]).unwrap() };
-    let headers = ip + len;
-    assert_eq!(usize::from(header.hdr_len), headers);
-    let partial = get_u16(packet, ip + checksum_at);
-    assert_eq!(partial, summed(packet, &[]), "what the device sums up");
-    if is_udp {
-        assert_eq!(usize::from(get_u16(packet, ip + UDP_LENGTH_AT)), packet.len() - ip);
-        assert!(packet.len() - headers <= 64 * usize::from(header.gso_size), "too many");
-    }
-    let size = usize::from(header.gso_size);
-    let pieces = packet[headers..].chunks(size);
-    let last = pieces.len() - 1;
-    let cut = pieces.enumerate().map(|(at, payload)| {
-        let mut piece = [&packet[..headers], payload].concat();
-        if !is_udp {
-            let sequence = get_u32(packet, ip + tcp::SEQ_AT).wrapping_add((at * size) as u32);
-            put_u32(&mut piece, ip + tcp::SEQ_AT, sequence);
-            if at < last {
-                piece[ip + tcp::FLAGS_AT] &= !(tcp::flag::PSH | tcp::flag::FIN);
-            }
-        }
-        if ip == V4 {
-            let id = get_u16(packet, V4_ID_AT).wrapping_add(at as u16);
-            put_u16(&mut piece, V4_ID_AT, id);
-        }
-        sum_up(&mut piece);
-        piece
-    });
-    cut.collect()
-}
-
 /// A packet without the identification that it does not need.
 fn without_id(mut packet: Vec<u8>) -> Vec<u8> {
-    if packet[0] == 0x45 && packet[V4_FRAGMENT_AT..][..2] == [0x40, 0] {
+    if packet[0] == 0x45 && packet[ipv4::FRAGMENT_AT..][..2] == [0x40, 0] {
         let is_valid = ipv4::header_checksum_is_valid(&packet[..V4]);
-        put_u16(&mut packet, V4_ID_AT, 0);
-        put_u16(&mut packet, V4_CHECKSUM_AT, u16::from(is_valid));
+        put_u16(&mut packet, ipv4::IDENTIFICATION_AT, 0);
+        put_u16(&mut packet, ipv4::CHECKSUM_AT, u16::from(is_valid));
     }
     packet
 }
@@ -218,7 +36,7 @@ fn without_id(mut packet: Vec<u8>) -> Vec<u8> {
 fn flow_of(packet: &[u8]) -> Vec<u8> {
     let ip = ip_len(packet);
     let (protocol, addresses) =
-        if ip == V4 { (V4_PROTOCOL_AT, 12) } else { (V6_NEXT_HEADER_AT, 8) };
+        if ip == V4 { (ipv4::PROTOCOL_AT, 12) } else { (ipv6::NEXT_HEADER_AT, 8) };
     [&packet[protocol..=protocol], &packet[addresses..ip + 4]].concat()
 }
 
@@ -384,7 +202,7 @@ fn an_acknowledgement_and_what_is_unclear_neither_wait_nor_overtake() {
             sum_up(it);
         }),
         (0, |it| {
-            it[V4_FRAGMENT_AT] = 0x20;
+            it[ipv4::FRAGMENT_AT] = 0x20;
             fordway_wire::set_ip_len(it, V4);
         }),
         // Options.
@@ -394,7 +212,7 @@ fn an_acknowledgement_and_what_is_unclear_neither_wait_nor_overtake() {
         }),
         // Padded.
         (0, |it| it.push(0)),
-        (1, |it| it[V6_NEXT_HEADER_AT] = protocol::IPV6_OPTS),
+        (1, |it| it[ipv6::NEXT_HEADER_AT] = protocol::IPV6_OPTS),
         // Padded inside, with the right checksum all the same.
         (UDP, |it| {
             it[V4 + UDP_LENGTH_AT + 1] -= 1;
@@ -425,7 +243,7 @@ fn what_may_not_be_fragmented_needs_no_identification() {
 fn a_wrong_checksum_of_a_header_stays_wrong() {
     for damaged in 0..3 {
         let mut packets = row(0, 3, 100);
-        packets[damaged][V4_CHECKSUM_AT] ^= 1;
+        packets[damaged][ipv4::CHECKSUM_AT] ^= 1;
         let left: Vec<_> = all(&packets).into_iter().map(|(_, packet, _)| packet).collect();
         assert!(left.contains(&packets[damaged]), "{damaged}");
     }
@@ -435,7 +253,7 @@ fn a_wrong_checksum_of_a_header_stays_wrong() {
 fn other_protocols_and_connections_let_it_wait() {
     let (mut gro, mut sent) = (Gro::new(Gathered::TcpUdp), Sent::default());
     let mut datagram = segment(0, 0, 0, tcp::flag::ACK, 100);
-    datagram[V4_PROTOCOL_AT] = protocol::ICMP;
+    datagram[ipv4::PROTOCOL_AT] = protocol::ICMP;
     let packets = row(0, 2, 100);
     for packet in [&packets[0], &datagram, &segment(1, 0, 0, tcp::flag::ACK, 0), &packets[1]] {
         sent.offer(&mut gro, packet, Offload::default());
