@@ -18,13 +18,9 @@ enum use {
 
 always_inline void use_mapping(struct fw_bib *bib, enum use use)
 {
-	__u32 zero = 0;
-	struct fw_nat64_meta *meta = use == IS_USE ? bpf_map_lookup_elem(&nat64_meta, &zero) : 0;
+	__u32 now = use == IS_USE ? now_in_ticks() : 0;
 
-	if (!meta)
-		return;
-	__u32 now = now_in_ticks(meta);
-	if (is_later(now, READ_ONCE(bib->since)))
+	if (use == IS_USE && is_later(now, READ_ONCE(bib->since)))
 		WRITE_ONCE(bib->since, now);
 }
 

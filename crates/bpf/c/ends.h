@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * State by a keyed hash of source, destination and protocol of IPv4 packets: the identifications that were used, and
- * whether such packets were recently passed on to be fragmented. All processors share it.
+ * whether such packets were recently passed on to be fragmented. All processors share it, but each takes several
+ * identifications at once.
  */
 #ifndef FORDWAY_ENDS_H
 #define FORDWAY_ENDS_H
@@ -20,8 +21,23 @@
 		__type(value, of);                                                                                    \
 	} name SEC(".maps")
 
-/* How many identifications were used. */
+/* How many identifications were taken. */
 ENDS_MAP(identifications, __u32);
+/* What a processor took and has not used yet. */
+struct identification_range {
+	__u32 next;
+	__u32 left;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1 << ENDS_BITS);
+	__type(key, __u32);
+	__type(value, struct identification_range);
+} own_identifications SEC(".maps");
+
+/* A processor takes so many. It uses none after so many others were taken: they would repeat too soon. */
+#define IDENTIFICATIONS_AT_ONCE 64
+#define IDENTIFICATIONS_APART 16384
 /* The packet that was passed on last: 32 bits of its hash, and 32 bits of time. */
 ENDS_MAP(cut_lately, __u64);
 
@@ -42,9 +58,19 @@ always_inline __u16 next_identification(__u32 src, __u32 dst, __u8 protocol, __u
 {
 	__u64 hash = ends_hash(src, dst, protocol);
 	__u32 place = hash >> (64 - ENDS_BITS);
-	__u32 *used = bpf_map_lookup_elem(&identifications, &place);
+	struct identification_range *own = bpf_map_lookup_elem(&own_identifications, &place);
+	__u32 *taken = bpf_map_lookup_elem(&identifications, &place);
 
-	return used ? hash + __sync_fetch_and_add(used, segments) : hash;
+	if (!own || !taken)
+		return hash;
+	if (own->left < segments || *(volatile __u32 *)taken - own->next > IDENTIFICATIONS_APART) {
+		own->left = segments + IDENTIFICATIONS_AT_ONCE - 1;
+		own->next = __sync_fetch_and_add(taken, own->left);
+	}
+	__u16 first = hash + own->next;
+	own->next += segments;
+	own->left -= segments;
+	return first;
 }
 
 /*

@@ -19,11 +19,16 @@
 #define ROUNDS 4
 
 /* The time in ticks, from a clock that is at most some milliseconds behind. */
-always_inline __u32 now_in_ticks(const struct fw_nat64_meta *meta)
+always_inline __u32 now_in_ticks(void)
 {
-	__u64 clock = nat64.clock_stands ? 0 : bpf_ktime_get_coarse_ns();
+	__u64 now = nat64.clock == FW_CLOCK_STANDS ? 0 : bpf_ktime_get_coarse_ns();
+	__u32 zero = 0;
 
-	return (clock + READ_ONCE(meta->clock_offset_ns)) >> FW_TICK_SHIFT;
+	if (nat64.clock != FW_CLOCK_MACHINE) {
+		struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
+		now += meta ? READ_ONCE(meta->clock_offset_ns) : 0;
+	}
+	return now >> FW_TICK_SHIFT;
 }
 
 /* Whether time has passed. The clocks of the two engines may differ by a tick. */

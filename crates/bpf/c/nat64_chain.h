@@ -280,22 +280,6 @@ always_inline __u32 *fresh_of(struct fw_nat64_meta *meta, __u32 kind)
 	return kind == FW_KIND_BIB ? &meta->fresh[FW_KIND_BIB] : &meta->fresh[FW_KIND_SESSION];
 }
 
-/* Takes the next entry that was never used; 0: there is none. */
-always_inline __u32 take_fresh(__u32 kind)
-{
-	__u32 zero = 0, entries = entries_of(kind);
-	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
-
-	if (!meta)
-		return 0;
-	__u32 *fresh = fresh_of(meta, kind);
-	/* Tested first, so that the count of a full table does not grow without bound. */
-	if (READ_ONCE(*fresh) >= entries)
-		return 0;
-	__u32 index = __sync_fetch_and_add(fresh, 1);
-	return index < entries ? index : 0;
-}
-
 /* Frees an entry that was never linked. */
 __noinline int push_free(__u32 kind, __u32 index)
 {
@@ -315,6 +299,28 @@ __noinline int push_free(__u32 kind, __u32 index)
 	}
 	/* The entry leaks until the next process adopts the tables. */
 	return 0;
+}
+
+/* Entries that were never used are taken so many at once, because all processors share their counter. */
+#define FRESH_AT_ONCE 16
+
+/* Takes entries that were never used: one for the caller, the others into the processor's own list. 0: there are none. */
+always_inline __u32 take_fresh(__u32 kind)
+{
+	__u32 zero = 0, entries = entries_of(kind);
+	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
+
+	if (!meta)
+		return 0;
+	__u32 *fresh = fresh_of(meta, kind);
+	/* Tested first, so that the count of a full table does not grow without bound. */
+	if (READ_ONCE(*fresh) >= entries)
+		return 0;
+	__u32 first = __sync_fetch_and_add(fresh, FRESH_AT_ONCE);
+	/* Does nothing behind the table's end. */
+	LOOP (int i = FRESH_AT_ONCE - 1; i > 0; i--)
+		push_free(kind, first + i);
+	return first < entries ? first : 0;
 }
 
 /* Allocates an entry of a kind: from the processor's own shard, else one that was never used, else from any other

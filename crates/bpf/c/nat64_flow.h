@@ -51,20 +51,14 @@ always_inline verdict read_ports(const struct packet *p, __u32 at, const struct 
 }
 
 /* Begins a search. */
-always_inline verdict begin_flow(struct flow *flow, int direction, __u32 mark)
+always_inline void begin_flow(struct flow *flow, int direction, __u32 mark)
 {
-	__u32 zero = 0;
-	struct fw_nat64_meta *meta = bpf_map_lookup_elem(&nat64_meta, &zero);
-
-	if (!meta)
-		return LEAVE;
 	flow->direction = direction;
 	flow->mark = nat64.by_mark ? mark : 0;
-	flow->now = now_in_ticks(meta);
+	flow->now = now_in_ticks();
 	flow->created = 0;
 	flow->bib = 0;
 	flow->session = 0;
-	return GO_ON;
 }
 
 /* Plans the change of the port or identifier. Its offset is from the transport header on. */
@@ -87,10 +81,9 @@ always_inline verdict flow_v6_to_v4(const struct packet *p, __u32 at, const stru
 	struct ports ports = {};
 	verdict v = read_ports(p, at, fields, protocol, &ports, flow);
 
-	if (v == GO_ON)
-		v = begin_flow(flow, FW_V6_TO_V4, mark);
 	if (v != GO_ON)
 		return v;
+	begin_flow(flow, FW_V6_TO_V4, mark);
 	flow->host = host;
 	flow->host_port = bpf_ntohs(ports.src);
 	flow->remote = remote;
@@ -133,10 +126,9 @@ always_inline verdict flow_v4_to_v6(const struct packet *p, __u32 at, const stru
 	struct ports ports = {};
 	verdict v = read_ports(p, at, fields, fields->protocol, &ports, flow);
 
-	if (v == GO_ON)
-		v = begin_flow(flow, FW_V4_TO_V6, mark);
 	if (v != GO_ON)
 		return v;
+	begin_flow(flow, FW_V4_TO_V6, mark);
 	flow->local = local;
 	flow->local_port = bpf_ntohs(ports.dst);
 	flow->remote = remote;

@@ -279,7 +279,7 @@ abi_struct! {
     left_ports: [u16; LEFT_PORTS],
     pool4: [FwPool4Range; MAX_POOL4],
     v4_restricted: u8,
-    clock_stands: u8,
+    clock: u8,
     reserved: [u8; 2],
     shards: u32,
     part_count: u32,

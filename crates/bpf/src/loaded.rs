@@ -1,5 +1,7 @@
 //! Programs that are loaded but not attached, for tests and benchmarks.
 
+use std::sync::Arc;
+
 use fordway_xlat::Config;
 use libbpf_rs::ProgramInput;
 
@@ -12,8 +14,22 @@ use crate::error::io_error;
 use crate::events::drop_reason;
 use crate::object::{Programs, Request};
 use crate::{
-    Error, Events, Outcome, PassReason, Program, Result, Stateful, Totals, Tunnels, Unsupported,
+    Error, Events, Outcome, PassReason, Program, Result, RoutingNews, Stateful, Totals, Tunnels,
+    Unsupported,
 };
+
+/// What the time is for the programs of a stateful translator. The tables'
+/// [`Meta`](fordway_xlat::nat64::layout::Meta) has the offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// `CLOCK_MONOTONIC`, as for the daemon's programs.
+    Machine = 0,
+    /// `CLOCK_MONOTONIC` and the offset.
+    #[default]
+    Moved = 1,
+    /// The offset alone: time passes only when that is changed.
+    Stands = 2,
+}
 
 /// How programs are loaded for tests.
 #[derive(Clone, Debug, Default)]
@@ -30,15 +46,16 @@ pub struct TestOptions {
     pub devices: Vec<u32>,
     /// Of a stateful translator: its settings and tables.
     pub stateful: Option<Stateful>,
-    /// Of a stateful translator: time is `clock_offset_ns` of the tables' [`Meta`](fordway_xlat::nat64::layout::Meta), and
-    /// passes only when that is changed.
-    pub clock_stands: bool,
+    /// Of a stateful translator.
+    pub clock: Clock,
     /// Of softwires: settings and bindings.
     pub tunnels: Option<Tunnels>,
     /// Pass on packets without DF that follow one which needs fragments, for a while, as the daemon's programs do.
     pub keep_order: bool,
     /// As in [`Options`](crate::Options).
     pub direct: bool,
+    /// What programs in front of routing know of changes. `None`: they keep the kernel's answers for a tick of its clock.
+    pub routing: Option<Arc<RoutingNews>>,
 }
 
 /// Programs that are loaded but not attached. They go when this is dropped.
@@ -105,7 +122,7 @@ impl Loaded {
         let softwire = tunnels.map(|tunnels| softwire_config(&tunnels.settings));
         let mut nat64 = stateful.map(convert_stateful).transpose()?;
         if let Some(nat64) = &mut nat64 {
-            nat64.clock_stands = u8::from(options.clock_stands);
+            nat64.clock = options.clock as u8;
         }
         let load = |file, wanted: &dyn Fn(Program) -> bool| -> Result<Option<Programs>> {
             let programs: Vec<Program> =
@@ -122,7 +139,7 @@ impl Loaded {
                 state: stateful.map(|stateful| &*stateful.maps).zip(nat64.as_ref()),
                 tunnels: tunnels.map(|tunnels| &*tunnels.maps).zip(softwire.as_ref()),
                 gates: stateful.and_then(Stateful::gates),
-                routing: None,
+                routing: options.routing.as_ref().map(|news| news.map()),
                 pods: None,
                 counters: None,
                 trace: None,

@@ -189,7 +189,7 @@ struct fw_nat64_meta {
 	__u32 masks[4];
 	/* Key of the hashes: drawn once, by the process that made the tables. */
 	__u64 secret[2];
-	/* Added to CLOCK_MONOTONIC; 0 but in tests. With `clock_stands` it is the time itself. */
+	/* Of tests, as `clock` of fw_nat64_config says; else 0. */
 	__u64 clock_offset_ns;
 	/* 1: no new sessions (drain). */
 	__u32 draining;
@@ -213,6 +213,13 @@ enum fw_timeout {
 
 /* So many ports are tried by hash before all are searched (by the user engine). */
 #define FW_PORT_TRIES 32
+
+/* What the time is. Packets of sessions read fw_nat64_meta only in tests: a new session may write to it. */
+enum fw_clock {
+	FW_CLOCK_MACHINE = 0,	/* CLOCK_MONOTONIC */
+	FW_CLOCK_MOVED = 1,	/* of tests: with `clock_offset_ns` added */
+	FW_CLOCK_STANDS = 2,	/* of tests: `clock_offset_ns` alone, which does not pass by itself */
+};
 
 /* Ranges of pool4, by which programs know the translator's IPv4 transport addresses. */
 #define FW_MAX_POOL4 64
@@ -303,8 +310,8 @@ struct fw_nat64_config {
 	struct fw_pool4_range pool4[FW_MAX_POOL4];
 	/* Not every IPv4 host may open sessions: first packets from IPv4 are passed to the user engine. */
 	__u8 v4_restricted;
-	/* Of tests: the time is what fw_nat64_meta says, and does not pass by itself. */
-	__u8 clock_stands;
+	/* enum fw_clock. */
+	__u8 clock;
 	__u8 reserved[2];
 	/* Shards of the cluster; 0: there is none. */
 	__u32 shards;

@@ -6,8 +6,8 @@ use libbpf_rs::btf::types::{MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, HasSize};
 
 use super::*;
-use crate::PassReason;
 use crate::program::ObjectFile;
+use crate::{Clock, PassReason};
 
 const HEADERS: [&str; 4] = [
     include_str!("../../c/include/fordway_abi.h"),
@@ -150,6 +150,12 @@ fn states_are_the_cores() {
         ("FW_NAT64_DYNAMIC4", nat64_mode::DYNAMIC4),
     ];
     assert_eq!(enumeration("fw_nat64_mode"), named(&modes));
+    let clocks = [
+        ("FW_CLOCK_MACHINE", Clock::Machine as u32),
+        ("FW_CLOCK_MOVED", Clock::Moved as u32),
+        ("FW_CLOCK_STANDS", Clock::Stands as u32),
+    ];
+    assert_eq!(enumeration("fw_clock"), named(&clocks));
 }
 
 #[test]

@@ -272,6 +272,11 @@ fn processors_do_not_repeat_identifications() {
     }
     let distinct: std::collections::HashSet<u16> = seen.iter().copied().collect();
     assert_eq!(distinct.len(), seen.len(), "{seen:?}");
+    // What a processor has of a range is not used long after the others' identifications.
+    let others = identifications(&mut loaded, 17_000, last);
+    let (late, next) = (others[others.len() - 1], identifications(&mut loaded, 2, first));
+    assert!(next[0].wrapping_sub(late) < 128, "{late} {next:?}");
+    assert_eq!(next[1], next[0].wrapping_add(1));
     // Four loads that all begin alike would be one chance in 2^48.
     let begins: Vec<u16> = (0..4).map(|_| identifications(&mut load(), 1, first)[0]).collect();
     assert!(begins.iter().any(|&begin| begin != begins[0]), "{begins:?}");

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use fordway_bpf::{Loaded, Outcome, PassReason, Program, Run, StateMaps, Stateful, TestOptions};
+use fordway_bpf::{
+    Clock, Loaded, Outcome, PassReason, Program, Run, StateMaps, Stateful, TestOptions,
+};
 use fordway_testkit::checksum::checksum;
 use fordway_testkit::oracle;
 use fordway_xlat::nat64::{
@@ -156,7 +158,7 @@ impl Pair {
         let stateful =
             Stateful { settings: settings.clone(), maps: Arc::clone(&maps), gates: None };
         // All three have one time, whatever the machine does meanwhile.
-        let options = TestOptions { stateful: Some(stateful), clock_stands: true, ..options };
+        let options = TestOptions { stateful: Some(stateful), clock: Clock::Stands, ..options };
         let loaded = Loaded::load(config, &[program], &options)
             .unwrap_or_else(|error| panic!("{error}\n{config:?}"));
         Pair {

@@ -7,7 +7,7 @@ use fordway_bpf::{Error, Origin, Outcome, Program, StateMaps, StateMemory};
 use fordway_xlat::nat64::{Memory, Sizes, Sweeper, TcpState};
 use libbpf_rs::{MapHandle, MapType, libbpf_sys};
 
-use super::{Shared, frame, from_v6, host, remote, settings};
+use super::{Shared, check, frame, from_v6, host, remote, settings};
 use crate::common::{Folder, in_namespace};
 
 #[test]
@@ -60,7 +60,7 @@ fn an_index_may_have_more_than_24_bits() {
     }
     in_namespace(|| {
         let mut settings = settings();
-        settings.sizes.sessions = FIRST + 8;
+        settings.sizes.sessions = FIRST + 64;
         let shared = Shared::new(settings);
         let fresh = &shared.maps.regions().meta.fresh[1];
         fresh.store(FIRST, SeqCst);
@@ -74,7 +74,11 @@ fn an_index_may_have_more_than_24_bits() {
                 assert_eq!(run.outcome, Some(Outcome::Translated));
             }
         }
-        assert_eq!(fresh.load(SeqCst), FIRST + 4, "one of the core's, three of the programs'");
+        assert_eq!(
+            fresh.load(SeqCst),
+            FIRST + 1 + 16,
+            "one of the core's, and what a program takes at once"
+        );
         let sessions: Vec<_> = shared.nat.sessions(shared.now()).collect();
         assert_eq!(sessions.len(), 4);
         for session in sessions.iter().filter(|session| session.binding.v6.1 == 5000) {
@@ -85,6 +89,32 @@ fn an_index_may_have_more_than_24_bits() {
         assert_eq!(sweeper.sweep(&shared.nat, shared.now(), &mut |_| {}).sessions, [0; 3]);
         sweeper.release(&shared.nat);
         assert_eq!(shared.maps.regions().sessions[FIRST as usize].life.load(SeqCst), 0, "free");
+    });
+}
+
+/// A program takes entries that were never used several at once; the last ones of a table, too.
+#[test]
+fn programs_fill_a_table_to_its_last_entry() {
+    in_namespace(|| {
+        let mut settings = settings();
+        (settings.sizes.sessions, settings.sizes.bibs) = (41, 41);
+        let shared = Shared::new(settings);
+        // Entry 0 is none.
+        let entries = shared.maps.regions().sessions.len() - 1;
+        assert!(!(entries - 1).is_multiple_of(16), "the last ones are fewer");
+        // The core makes the subscriber.
+        shared.core(1).translate(&from_v6(host(0), 4000, remote(0)));
+        let mut program = shared.program();
+        let mut open = |port| {
+            let packet = frame(&from_v6(host(0), port, remote(1)));
+            program.run(Program::Interface, &packet, 0, 1).unwrap().outcome
+        };
+        let full = (5000..).find(|&port| open(port) != Some(Outcome::Translated)).unwrap();
+        assert_eq!(usize::from(full - 5000), entries - 1);
+        assert!(matches!(open(full), Some(Outcome::PassedOn(_))));
+        assert_eq!(open(5000), Some(Outcome::Translated), "what is in it");
+        assert_eq!(shared.nat.sessions(shared.now()).count(), entries);
+        check(&shared);
     });
 }
 
