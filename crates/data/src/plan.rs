@@ -61,6 +61,8 @@ const TESTER_S: f64 = 0.6;
 const RECYCLED_ROUNDS: f64 = 8.0;
 /// See [`RECYCLED_ROUNDS`].
 const RECYCLED_S: f64 = 3.0;
+/// The same for a larger table, for each of its entries.
+const RECYCLED_EACH_S: f64 = 1e-6;
 /// Seconds of reading the machine's environment and drawing the report.
 const FIXED_S: f64 = 3.0;
 
@@ -239,7 +241,8 @@ pub fn deployment_seconds(profile: &Profile, metrics: &[Metric], duration_s: u64
         Load::Recycled => {
             // Each round opens UDP flows and TCP connections, and closes these; nine tenths are held once.
             let flows = 4.0 * f64::from(profile.table_entries) / FLOWS_PER_S;
-            DEPLOY_S + 2.0 * TESTER_S + flows + RECYCLED_ROUNDS * RECYCLED_S
+            let gone = RECYCLED_S.max(f64::from(profile.table_entries) * RECYCLED_EACH_S);
+            DEPLOY_S + 2.0 * TESTER_S + flows + RECYCLED_ROUNDS * gone
         }
         Load::Hold => {
             let sessions = f64::from(profile.held_sessions) / HELD_PER_S;

@@ -161,7 +161,9 @@ impl Runner {
         let profile = self.profile();
         let of = |load: Load| match load {
             Load::Hold => profile.held_sessions,
-            Load::NewFlows(_) => profile.new_flows + crate::load::flows::SUBSCRIBERS,
+            Load::NewFlows(_) => {
+                profile.new_flows + crate::load::flows::subscribers(profile.new_flows)
+            }
             Load::Recycled => profile.table_entries,
             Load::Connections => {
                 let most = profile.table_connections.iter().max().copied().unwrap_or(0);

@@ -56,7 +56,7 @@ pub struct Profile {
     pub new_flows: u32,
     /// Sessions of a table that is recycled, and of which parts are held.
     #[serde(default = "table_entries")]
-    #[schemars(range(min = 4096, max = 4_194_304))]
+    #[schemars(range(min = 4096, max = 16_777_216))]
     pub table_entries: u32,
     /// Seconds in which nothing moves before new flows and sessions under way count as lost.
     #[serde(default = "flow_patience_s")]

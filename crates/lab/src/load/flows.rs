@@ -15,10 +15,10 @@ use crate::process::Dialogue;
 use crate::process::own_program;
 use crate::topology::Network;
 
-/// Source addresses, as a power of two: subscribers of a translator.
-const SOURCES: u8 = 8;
-/// So many subscribers are made known before anything is timed.
-pub(crate) const SUBSCRIBERS: u32 = 1 << SOURCES;
+/// Fewest source addresses: subscribers of a translator.
+const FEWEST: u32 = 256;
+/// Most flows of a source address: its ports in the tester.
+const FLOWS_OF_EACH: u32 = 1 << 15;
 /// Flows under way at once: what a veth's ring holds, and half of what a TUN device's queue does. So
 /// nothing is lost for want of room, and no path here is so long that it would wait for the sender.
 const WINDOW: u32 = 256;
@@ -27,10 +27,21 @@ const READY: Duration = Duration::from_secs(10);
 /// Flows that may fail before a phase has failed: one in a hundred.
 const MAX_LOSS: f64 = 0.01;
 
+/// Source addresses for so many flows beside the first of each, by which it is made known before anything is timed: 256,
+/// or a power of two that is enough.
+pub(crate) fn subscribers(flows: u32) -> u32 {
+    let mut subscribers = FEWEST;
+    while flows > subscribers.saturating_mul(FLOWS_OF_EACH - 1) {
+        subscribers *= 2;
+    }
+    subscribers
+}
+
 /// A tester at both ends of a network.
 pub(crate) struct Generator {
     dialogue: Dialogue,
     tcp: bool,
+    subscribers: u32,
     /// Seconds in which nothing moves before what is under way counts as lost.
     patience_s: f64,
     /// Every answer as it came.
@@ -39,12 +50,12 @@ pub(crate) struct Generator {
 
 impl Generator {
     /// Puts the tester's programs at both ends. Neighbours on the way must be known already.
-    /// `echo`: the server sends datagrams and data back.
+    /// Flows are numbered from 0 to below `most`, and come from so many `subscribers`. `echo`: the server sends datagrams and data back.
     pub(crate) fn open(
         backend: &dyn Backend,
         network: &Network,
         transport: Transport,
-        most: u32,
+        (subscribers, most): (u32, u32),
         echo: bool,
         patience_s: f64,
     ) -> Result<Self> {
@@ -60,7 +71,7 @@ impl Generator {
             if network.target.is_ipv4() { FLOWS_V4.into() } else { FLOWS_V6.into() };
         let far = backend.namespace(&network.server).display().to_string();
         let [source, target] = [source, network.target].map(|a| a.to_string());
-        let (sources, most) = (SOURCES.to_string(), most.to_string());
+        let (sources, most) = (subscribers.ilog2().to_string(), most.to_string());
         let program = own_program()?;
         let mut argv = vec![program.as_str(), "tester", "flows", "--device", "uplink"];
         argv.extend(["--own", &own, "--next", &next, "--far", &far, "--far-device", "uplink"]);
@@ -72,7 +83,7 @@ impl Generator {
         argv.extend(flags.iter().filter(|(_, wanted)| *wanted).map(|(flag, _)| flag));
         let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
         let dialogue = backend.talk(&network.client, &argv, READY)?;
-        Ok(Self { dialogue, tcp, patience_s, said: String::new() })
+        Ok(Self { dialogue, tcp, subscribers, patience_s, said: String::new() })
     }
 
     /// The order to go over flows once; everything else is as usual.
@@ -100,14 +111,15 @@ impl Generator {
         if self.tcp { Packet::Syn } else { Packet::Datagram }
     }
 
-    /// Makes the subscribers known with a flow each: the first [`SUBSCRIBERS`] flows.
+    /// Makes the subscribers known with a flow each: the first flows.
     pub(crate) fn warm_up(&mut self) -> Result<()> {
-        let order = Order { rounds: 20, ..self.once(self.opening(), 0, SUBSCRIBERS, 20.0) };
+        let subscribers = self.subscribers;
+        let order = Order { rounds: 20, ..self.once(self.opening(), 0, subscribers, 20.0) };
         let passed = self.run(&order)?;
-        if passed.done < u64::from(SUBSCRIBERS) {
+        if passed.done < u64::from(subscribers) {
             return Err(LabError::NotReady {
                 mechanism: "the first flow of every source".into(),
-                why: format!("{} of {SUBSCRIBERS} get through", passed.done),
+                why: format!("{} of {subscribers} get through", passed.done),
             });
         }
         Ok(())
@@ -166,6 +178,18 @@ mod tests {
     fn passed() -> Passed {
         let seen = Passed { flows_seen: 1000, outer_tuples: 1000, ..Passed::default() };
         Passed { sent: 1000, done: 1000, seconds: 0.5, ..seen }
+    }
+
+    #[test]
+    fn no_source_has_more_flows_than_ports() {
+        assert_eq!([1, 8_388_352, 8_388_353].map(subscribers), [256, 256, 512]);
+        assert_eq!(subscribers(20_000_000), 1024);
+        let [source, target] = ["198.18.0.0", "198.51.100.2"].map(|it| it.parse().unwrap());
+        for flows in [1, 8_388_352, 8_388_353, 20_000_000] {
+            let all = subscribers(flows) + flows;
+            let sources = subscribers(flows).ilog2() as u8;
+            fordway_load::flows::Walk::new(source, target, sources, all).unwrap();
+        }
     }
 
     #[test]

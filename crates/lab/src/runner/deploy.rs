@@ -19,6 +19,8 @@ use crate::topology::{Network, Shape};
 
 /// How long a mechanism may take to carry its first packet.
 pub(super) const READY: Duration = Duration::from_secs(5);
+/// What it may take longer for each session that it has room for: memory for tables is cleared.
+const READY_OF_EACH: Duration = Duration::from_micros(2);
 
 /// A deployed mechanism on its network. Fields drop in this order: processes first.
 pub(super) struct Live {
@@ -65,10 +67,11 @@ impl Runner {
         let asked = resolver.is_some() || arm.kind == Kind::Dns64;
         let mut gone = || deployed.gone() || resolver.as_mut().is_some_and(Deployed::gone);
         let mut why = None;
-        if !gate::wait_ready(&self.backend, network, READY, &mut gone)? {
+        let ready = READY + READY_OF_EACH * room.sessions;
+        if !gate::wait_ready(&self.backend, network, ready, &mut gone)? {
             let what =
                 if network.door()?.is_some() { "connection is taken" } else { "ping passes" };
-            why = Some(format!("no {what} within {} s", process::patience(READY).as_secs()));
+            why = Some(format!("no {what} within {} s", process::patience(ready).as_secs()));
         } else if asked
             && !dns::wait_ready(&self.backend, &network.app, network.resolver()?.ip(), READY)?
         {

@@ -13,13 +13,15 @@ use fordway_load::flows::{Order, Packet, Passed};
 use super::sessions::{limit, note};
 use super::{Before, Measured, Values, now};
 use crate::error::Result;
-use crate::load::flows::{Generator, SUBSCRIBERS, faults, rate};
+use crate::load::flows::{Generator, faults, rate, subscribers};
 
 /// Rounds before anything is timed.
 const BEFORE: u32 = 5;
-/// The sessions of a round are gone after this: their lifetime of a second, half a second to the sweep of a gateway
+/// The sessions of a round are gone after this at the earliest: their lifetime of a second, half a second to the sweep of a gateway
 /// that sweeps its tables, and time for that.
 const GONE: Duration = Duration::from_secs(3);
+/// The same for a larger table, for each of its entries.
+const GONE_OF_EACH: Duration = Duration::from_micros(1);
 /// How often connections that were not opened or closed are tried again.
 const ROUNDS: u32 = 10;
 
@@ -36,6 +38,11 @@ fn each(entries: u32, held: u32) -> u32 {
     (u64::from(entries) * u64::from(100 - held) * 3 / 1000) as u32
 }
 
+/// When the sessions of a round are gone.
+fn gone(entries: u32) -> Duration {
+    GONE.max(GONE_OF_EACH * entries)
+}
+
 /// The testers of both transports: the programs of one are at the devices while it works.
 struct Testers {
     udp: Generator,
@@ -44,8 +51,8 @@ struct Testers {
     first: u32,
     /// TCP connections that are held.
     held: u32,
-    /// Whether sessions have to go before the next round.
-    waits: bool,
+    /// What it takes until sessions are gone, where there are any.
+    gone: Option<Duration>,
     /// Flows and connections that got through.
     done: u64,
     faults: Vec<String>,
@@ -100,8 +107,8 @@ impl Testers {
             let open = opened[1].done - closed.done;
             self.faults.push(format!("{open} connections could not be closed"));
         }
-        if self.waits {
-            std::thread::sleep(GONE);
+        if let Some(gone) = self.gone {
+            std::thread::sleep(gone);
         }
         Ok(opened)
     }
@@ -109,12 +116,14 @@ impl Testers {
 
 pub(super) fn measure(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) -> Result<()> {
     let entries = at.profile.table_entries;
-    let first = (entries / 10 * 9).max(SUBSCRIBERS);
-    let most = first + each(entries, 0);
+    let nine_tenths = entries / 10 * 9;
+    let subscribers = subscribers(nine_tenths + each(entries, 0));
+    let first = nine_tenths.max(subscribers);
+    let all = (subscribers, first + each(entries, 0));
     trial.started = now();
     let open = |transport| {
         let patience_s = at.profile.flow_patience_s;
-        Generator::open(at.backend, at.network, transport, most, false, patience_s)
+        Generator::open(at.backend, at.network, transport, all, false, patience_s)
     };
     // Only one has its programs at the devices.
     let mut udp = open(Transport::Udp)?;
@@ -125,8 +134,15 @@ pub(super) fn measure(at: &Measured<'_>, trial: &mut Trial, values: &mut Values)
     tcp.warm_up()?;
     tcp.rest()?;
     let waits = at.mechanism.is_some();
-    let held = SUBSCRIBERS;
-    let mut testers = Testers { udp, tcp, first, held, waits, done: 0, faults: Vec::new() };
+    let mut testers = Testers {
+        udp,
+        tcp,
+        first,
+        held: subscribers,
+        gone: waits.then(|| gone(entries)),
+        done: 0,
+        faults: Vec::new(),
+    };
     // Without a mechanism there is no table.
     if waits {
         for _ in 0..BEFORE {
@@ -173,6 +189,11 @@ mod tests {
     fn a_round_leaves_a_tenth_of_what_is_free() {
         assert_eq!([0, 50, 90].map(|held| each(1000, held)), [300, 150, 30]);
         assert_eq!(each(4_194_304, 0), 1_258_291);
+    }
+
+    #[test]
+    fn a_large_table_takes_longer_until_its_sessions_are_gone() {
+        assert_eq!([4096, 3_000_000, 10_000_000].map(|it| gone(it).as_secs()), [3, 3, 10]);
     }
 
     #[test]

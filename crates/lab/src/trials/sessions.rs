@@ -6,7 +6,7 @@ use fordway_load::flows::{Order, Packet, Passed};
 
 use super::{Before, Lack, Measured, Values, now};
 use crate::error::Result;
-use crate::load::flows::{Generator, SUBSCRIBERS, faults, rate, remarks};
+use crate::load::flows::{Generator, faults, rate, remarks, subscribers};
 use crate::load::iperf;
 use crate::mechanism::Memory;
 
@@ -25,15 +25,16 @@ pub(super) fn new_flows(
     values: &mut Values,
 ) -> Result<()> {
     let flows = at.profile.new_flows;
-    let most = SUBSCRIBERS + flows;
+    let subscribers = subscribers(flows);
+    let all = (subscribers, subscribers + flows);
     trial.started = now();
     let patience_s = at.profile.flow_patience_s;
     let mut generator =
-        Generator::open(at.backend, at.network, transport, most, false, patience_s)?;
+        Generator::open(at.backend, at.network, transport, all, false, patience_s)?;
     trial.argv = generator.argv().to_vec();
     generator.warm_up()?;
     let before = Before::read(at)?;
-    let order = generator.once(generator.opening(), SUBSCRIBERS, most, limit(flows));
+    let order = generator.once(generator.opening(), all.0, all.1, limit(flows));
     let passed = generator.run(&order)?;
     before.finish(at, trial)?;
     let (name, metric) = match transport {
@@ -60,15 +61,17 @@ pub(super) fn hold(
     values: &mut Values,
 ) -> Result<()> {
     let wanted = at.profile.held_sessions;
+    let all = (subscribers(wanted), wanted);
+    let known = all.0.min(wanted);
     let memory = || at.mechanism.and_then(|m| m.memory(at.deployed));
     trial.started = now();
     let patience_s = at.profile.flow_patience_s;
     let mut generator =
-        Generator::open(at.backend, at.network, Transport::Tcp, wanted, true, patience_s)?;
+        Generator::open(at.backend, at.network, Transport::Tcp, all, true, patience_s)?;
     trial.argv = generator.argv().to_vec();
     let (before, empty) = (Before::read(at)?, memory());
     generator.warm_up()?;
-    let again = generator.once(Packet::Syn, SUBSCRIBERS.min(wanted), wanted, limit(wanted));
+    let again = generator.once(Packet::Syn, known, wanted, limit(wanted));
     let opened = generator.run(&Order { rounds: ROUNDS, ..again })?;
     let full = memory();
     generator.rest()?;
@@ -81,7 +84,7 @@ pub(super) fn hold(
     at.keep("flows-held.jsonl", &generator.said)?;
     trial.exit_status = Some(finished.code());
     note(trial, &exchanged);
-    let opened = opened.done + u64::from(SUBSCRIBERS.min(wanted));
+    let opened = opened.done + u64::from(known);
     if opened < u64::from(wanted) {
         trial.flags.push(format!("{opened} of {wanted} sessions could be opened"));
     }
