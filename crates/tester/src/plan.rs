@@ -32,7 +32,7 @@ impl Stretch {
     }
 }
 
-/// The tuples that were noted, in their order: where reverse frames go.
+/// The tuples that were noted, in the order in which reverse frames go there.
 pub(crate) type Noted = Arc<Vec<Tuple>>;
 
 /// The frames of one direction.
@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     direction: Direction,
     trial: u16,
     seed: u64,
+    /// What the order of enumerated tuples follows from.
+    order_seed: u64,
     /// Per cent of translated frames.
     share: u64,
     macs: [[u8; 6]; 2],
@@ -137,7 +139,9 @@ impl Plan {
             }
         };
         let enumerated = match trial.tuples {
-            Tuples::Enumerated(it) => Some((it, Permutation::new(it.flows.into(), trial.seed))),
+            Tuples::Enumerated(it) => {
+                Some((it, Permutation::new(it.flows.into(), trial.order_seed())))
+            }
             Tuples::Random => None,
         };
         let answers = enumerated.is_some() && direction == Direction::Reverse;
@@ -159,6 +163,7 @@ impl Plan {
             direction,
             trial: number,
             seed: trial.seed ^ (direction as u64) << 63,
+            order_seed: trial.order_seed(),
             share: trial.translated_share.into(),
             macs,
             payload,

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use fordway_procedures::stateful::Permutation;
+
 use crate::frame::Tuple;
 use crate::live::{Live, senders};
 use crate::outcome::{Mode, Outcome, Side};
@@ -130,8 +132,7 @@ impl Tester {
                 *notes = vec![None; enumeration.flows as usize];
             }
         }
-        let known = if trial.reverse == crate::Pace::Silent { None } else { Some(&*notes) };
-        Arc::new(known.into_iter().flatten().flatten().copied().collect())
+        Arc::new(if trial.reverse == crate::Pace::Silent { Vec::new() } else { read(notes, trial) })
     }
 
     fn plans(&self, trial: &crate::Trial, number: u16, noted: &Noted) -> Result<[Option<Plan>; 2]> {
@@ -278,7 +279,7 @@ impl Tester {
                     tallies,
                     wrong: Wrong::default(),
                     unstamped: 0,
-                    notes: notes.filter(|_| incoming == 0),
+                    notes: notes.filter(|_| incoming == 0 && trial.order == 0),
                 };
                 lanes.push((end, Lane { socket, outbound, inbound }));
             }
@@ -378,6 +379,15 @@ impl Tester {
     }
 }
 
+/// The notes in the order of a trial: as they were written, or in another pseudorandom order.
+fn read(notes: &[Option<Tuple>], trial: &crate::Trial) -> Vec<Tuple> {
+    if trial.order == 0 {
+        return notes.iter().flatten().copied().collect();
+    }
+    let order = Permutation::new(notes.len() as u64, trial.order_seed());
+    order.iter().filter_map(|number| notes[number as usize]).collect()
+}
+
 /// Time that bursts may take, ns: at the slowest 10,000 frames leave in a second.
 fn burst_time(plans: &[Option<Plan>; 2]) -> u64 {
     plans.iter().flatten().filter(|plan| plan.is_burst()).map(|plan| plan.total() * 100_000).sum()
@@ -432,4 +442,36 @@ fn side(
     side.sender.worst_lateness_ns = worst;
     side.sender.lateness = histogram(&lateness);
     Ok(side)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Addresses, Flow, Pace, Pairs};
+
+    #[test]
+    fn notes_are_read_as_they_were_written_or_in_another_pseudorandom_order() {
+        let side = |first: &str| Addresses { first: first.parse().unwrap(), shift: 8 };
+        let flow = Flow { source: side("198.18.0.2"), target: side("198.19.0.2") };
+        let pairs = Pairs { forward: flow, reverse: flow };
+        let trial = crate::Trial::new(pairs, 64, Pace::Silent);
+        let tuple = |port| {
+            let [source, target] = [flow.source.first, flow.target.first];
+            Tuple { source, source_port: port, target, target_port: 80 }
+        };
+        // A connection that did not arrive has no note.
+        let notes: Vec<Option<Tuple>> =
+            (1..=500).map(|port| (port != 7).then(|| tuple(port))).collect();
+        let ports = |order| -> Vec<u16> {
+            let read = read(&notes, &crate::Trial { order, ..trial.clone() });
+            read.iter().map(|it| it.source_port).collect()
+        };
+        let (first, mut second) = (ports(0), ports(1));
+        assert!(first.is_sorted() && first.len() == 499 && !first.contains(&7));
+        assert_ne!(second, ports(2));
+        let ascents = second.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        assert!((190..310).contains(&ascents), "{ascents} of 498 pairs ascend");
+        second.sort_unstable();
+        assert_eq!(second, first);
+    }
 }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 
 use crate::frame::payload;
+use crate::tuple::mixed;
 use crate::{Class, Direction, Enumeration, Error, Result};
 
 /// Most pairs of networks.
@@ -104,8 +105,8 @@ pub enum Tuples {
     /// 49151.
     Random,
     /// For stateful translators (RFC 9693): the translated frames with the numbers i, i + n, i + 2 n ... have tuple i of n
-    /// unique ones, whose order is a permutation by the seed. The server end notes what each tuple was translated to, and its own
-    /// translated frames go to noted tuples, in their order.
+    /// unique ones, whose order is a permutation by the seed and [`Trial::order`]. The server end notes what each tuple was
+    /// translated to, and its own translated frames go to noted tuples.
     Enumerated(Enumeration),
 }
 
@@ -136,6 +137,11 @@ pub struct Trial {
     pub tuples: Tuples,
     /// Seed of ports and permutations. Print it.
     pub seed: u64,
+    /// Number of the order of enumerated tuples. 0 (RFC 9693, test phase 1 and its validation): tuples are noted, and notes are
+    /// read as they were written. Others (test phase 2): tuples are sent, and notes read, each in another pseudorandom order, and
+    /// nothing is noted.
+    #[serde(default)]
+    pub order: u64,
     /// A frame that takes longer than so many seconds from the time at which it was to be sent is lost, and counted as late.
     pub timeout_s: f64,
     /// Learning frames that precede the trial, for each pair of networks of each class and direction (RFC 2544 section 23).
@@ -168,6 +174,7 @@ impl Trial {
             start_s: 0.0,
             tuples: Tuples::Random,
             seed: 1,
+            order: 0,
             timeout_s: 1.0,
             learning: 0,
             settle_s: 0.0,
@@ -197,6 +204,11 @@ impl Trial {
             Direction::Forward => pairs.forward,
             Direction::Reverse => pairs.reverse,
         })
+    }
+
+    /// What the order of enumerated tuples follows from.
+    pub(crate) fn order_seed(&self) -> u64 {
+        self.seed ^ mixed(self.order)
     }
 
     /// Octets of payload, the same in all frames.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Spreads the bits of a number: two numbers never give the same one (the finaliser of splitmix64).
-fn mixed(number: u64) -> u64 {
+/// Spreads the bits of a number: 0 stays 0, and two numbers never give the same one (the finaliser of splitmix64).
+pub(crate) fn mixed(number: u64) -> u64 {
     let once = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let twice = (once ^ once >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     twice ^ twice >> 31

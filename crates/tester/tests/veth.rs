@@ -392,6 +392,12 @@ fn connections_of_a_nat_are_noted_and_answered() {
         trial.reverse = steady();
         let outcome = run(&mut tester, &trial);
         assert_eq!(outcome.reverse.translated.received, FRAMES);
+        // Test phase 2: another order over the same connections, of which the notes stay as they were.
+        trial.forward = Pace::steady(1000.0, FRAMES as f64 / 2000.0);
+        let outcome = run(&mut tester, &Trial { order: 1, ..trial.clone() });
+        assert_eq!(outcome.forward.translated.received, FRAMES / 2);
+        assert_eq!(outcome.reverse.translated.received, FRAMES);
+        assert_eq!(tester.noted(), (FRAMES, FRAMES));
         // A table that is gone leads nowhere.
         tester.forget();
         assert_eq!(tester.noted(), (0, 0));

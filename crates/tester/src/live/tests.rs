@@ -135,6 +135,8 @@ proptest! {
         prop_assert_eq!(live.tuples.words()[0].load(Relaxed), u64::MAX);
         trial.seed ^= 1;
         compare(&mut live, &plan(&trial, Direction::Forward, &none), 0..150);
+        let phase_2 = Trial { order: 1, ..trial.clone() };
+        compare(&mut live, &plan(&phase_2, Direction::Forward, &none), 0..150);
         // A translator with several addresses, of either family.
         let noted: Vec<Tuple> = (0..noted as u64).map(|number| {
             let (low, port) = ((number.wrapping_mul(seed) % 7) as u8, (number * 31 % 60_000) as u16 + 1);

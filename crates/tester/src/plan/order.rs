@@ -38,6 +38,7 @@ impl Plan {
             direction: Direction::Forward,
             trial: 0,
             seed: 0,
+            order_seed: 0,
             share: 100,
             macs,
             payload: 0,
@@ -69,7 +70,7 @@ impl Plan {
         } else {
             tables.put(translated);
             if let Some((enumeration, permutation)) = &self.enumerated {
-                let key = (*enumeration, self.seed);
+                let key = (*enumeration, self.order_seed);
                 let tuple = |number| {
                     let (pair, ports) = enumeration.tuple(permutation.at(number) as u32);
                     tuple(pair.into(), ports)

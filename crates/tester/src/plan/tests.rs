@@ -130,6 +130,11 @@ fn enumerated_tuples_are_all_sent_once_and_answered_to_where_they_arrived() {
     let distinct: std::collections::HashSet<&Tuple> = first.iter().collect();
     assert_eq!(distinct.len(), 300);
     assert_eq!(sent(&forward, 300).tuple, first[0]);
+    // Another order has the same tuples.
+    let again = plan(&Trial { order: 1, ..trial.clone() }, Direction::Forward);
+    let second: Vec<Tuple> = (0..300).map(|number| sent(&again, number).tuple).collect();
+    assert_eq!(second.iter().collect::<std::collections::HashSet<&Tuple>>(), distinct);
+    assert!(second.iter().zip(&first).filter(|(one, other)| one == other).count() < 20);
     let none = Plan::new(&trial, 7, Direction::Reverse, MACS, &Noted::default());
     assert!(matches!(none, Err(Error::Unfit(_))));
     let noted = Noted::new(first.clone());
