@@ -99,7 +99,6 @@ impl Profile {
                 beta: 0.1,
                 gamma: 0.5,
                 capacity_error: 1000,
-                size: 84,
                 repetitions: 10,
                 gap_s: 60.0,
             },

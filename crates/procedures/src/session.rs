@@ -118,11 +118,6 @@ impl<'a, T: Tester> Session<'a, T> {
         self.operate(0.0, T::restore)
     }
 
-    /// An operation that also follows a cancelled procedure.
-    pub(crate) fn finish<R>(&mut self, operation: impl FnOnce(&mut T) -> R) -> R {
-        operation(self.tester)
-    }
-
     /// Lends the Tester to a procedure that puts something in front of each trial, and counts what that runs.
     pub(crate) fn lend<R>(
         &mut self,

@@ -196,7 +196,7 @@ pub struct Profile {
     #[serde(default = "flow_start_s")]
     #[schemars(range(min = 0.001, max = 60.0))]
     pub flow_start_s: f64,
-    /// Connections of the tables of RFC 9693.
+    /// Connections of the tables of RFC 9693: a multiple of 20,000, or fewer; others are rounded up.
     #[serde(default = "table_connections")]
     #[schemars(length(min = 1), inner(range(min = 1000, max = 100_000_000)))]
     pub table_connections: Vec<u64>,

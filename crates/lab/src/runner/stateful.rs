@@ -81,8 +81,7 @@ impl Procedures<'_> {
         if rate <= 0.0 {
             return Ok(());
         }
-        let filling =
-            Filling { tuples, connections, seed: SEED, rate: p.fill * rate, size: p.size };
+        let filling = Filling { tuples, connections, seed: SEED, rate: p.fill * rate };
         let wants = |metric| self.metrics.contains(&metric);
         if wants(Metric::StatefulThroughput) || wants(Metric::StatefulTypicalLatency) {
             self.over_filled_table(session, &filling, values)?;

@@ -32,6 +32,8 @@ use crate::trials::benchmark::{
 const SMALLEST: u64 = 64;
 /// Seconds for which sessions of UDP live, less what is between two phases.
 const UDP_LIFETIME_S: f64 = 290.0;
+/// The order of tuples of test phase 2, which is not that of phase 1 (RFC 9693 section 4.7).
+const PHASE_2: u64 = 1;
 /// How long a command may take to delete all sessions.
 const DELETED: Duration = Duration::from_secs(30);
 
@@ -43,14 +45,16 @@ struct Renewed<'a> {
     mechanism: Box<dyn Mechanism>,
     room: Room,
     sender: Sender,
-    /// Octets of the largest frame.
-    largest: u16,
+    /// Octets of a frame at the client's end.
+    octets: u16,
     /// The deployment, with the tester at its ends; the tester goes first.
     now: Option<(Generator, Live)>,
     /// Seconds that a connection has to live without traffic.
     timeout_s: f64,
     tuples: fordway_tester::Tuples,
     seed: u64,
+    /// Order of the tuples in trials of an order: that of test phase 2, once phase 1 has filled a table.
+    order: u64,
     said: String,
     remarks: Vec<String>,
 }
@@ -75,8 +79,8 @@ impl Renewed<'_> {
             let argv = ["sysctl", "-qw", &timeouts[0], &timeouts[1]];
             must(&self.runner.backend, place, &argv)?;
         }
-        let (largest, sender) = (self.largest, self.sender);
-        let generator = Generator::open(&self.runner.backend, &live.network, largest, sender)?;
+        let (octets, sender) = (self.octets, self.sender);
+        let generator = Generator::open(&self.runner.backend, &live.network, octets, sender)?;
         Ok(self.now.insert((generator, live)))
     }
 
@@ -117,12 +121,12 @@ impl Tester for Renewed<'_> {
     type Error = LabError;
 
     fn run(&mut self, order: &Order) -> Result<Outcome> {
-        let (tuples, seed) = (self.tuples, self.seed);
+        let (tuples, seed, number) = (self.tuples, self.seed, self.order);
         let (runner_room, at_s) = (self.room, order.reset);
         let (generator, live) = self.running()?;
         let size = order.traffic.frame.initiator;
         let blank = blank(&live.network, generator.translated, size, tuples);
-        let blank = fordway_tester::Trial { seed, ..blank };
+        let blank = fordway_tester::Trial { seed, order: number, ..blank };
         let trial = ordered(order, &blank, generator.native)?;
         let outcome = match at_s {
             None => generator.run(&trial)?,
@@ -176,11 +180,11 @@ impl StatefulTester for Renewed<'_> {
             source_ports: ports(SOURCE_PORTS.0, order.tuples.source_ports),
             target_ports: ports(DESTINATION_PORTS.0, order.tuples.destination_ports),
         });
-        (self.tuples, self.seed) = (tuples, order.seed);
+        (self.tuples, self.seed, self.order) = (tuples, order.seed, PHASE_2);
         let seconds = order.connections as f64 / order.rate;
-        let timeout_s = self.runner.rfc.waits.residual;
+        let (timeout_s, octets) = (self.runner.rfc.waits.residual, self.octets);
         let (generator, live) = self.running()?;
-        let blank = blank(&live.network, generator.translated, order.size, tuples);
+        let blank = blank(&live.network, generator.translated, octets, tuples);
         let forward = Pace::steady(order.rate, seconds);
         let seed = order.seed;
         let trial = fordway_tester::Trial { forward, seed, timeout_s, ..blank };
@@ -193,7 +197,7 @@ impl StatefulTester for Renewed<'_> {
         let fordway_tester::Tuples::Enumerated(Enumeration { flows, .. }) = tuples else {
             return Err(LabError::Usage("no table was filled".into()));
         };
-        let size = self.runner.rfc.stateful.size;
+        let size = self.octets;
         let (generator, live) = self.running()?;
         let blank = blank(&live.network, generator.translated, size, tuples);
         let reverse = Pace::steady(rate, f64::from(flows) / rate);
@@ -232,10 +236,6 @@ impl StatefulTester for Renewed<'_> {
             }
         }
         Ok(begun.elapsed().as_secs_f64().max(Duration::from_nanos(1).as_secs_f64()))
-    }
-
-    fn set_processors(&mut self, _count: u32) -> Result<()> {
-        Err(LabError::Usage("processors are chosen with --pin, for a whole run".into()))
     }
 }
 
@@ -286,12 +286,13 @@ impl Runner {
             mechanism,
             room: Room::of(room),
             sender,
-            largest: octets.max(profile.stateful.size),
+            octets: traffic.frame.initiator,
             now: None,
             timeout_s: 0.0,
             tuples: connections(Some(arm.kind))
                 .map_or(fordway_tester::Tuples::Random, fordway_tester::Tuples::Enumerated),
             seed: SEED,
+            order: 0,
             said: String::new(),
             remarks: Vec::new(),
         };

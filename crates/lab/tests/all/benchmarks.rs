@@ -118,13 +118,23 @@ fn rfc9693_measures_a_nat_and_a_translator() {
     }
     let bench = Bench::new();
     let arms = ["nat44", "nat64-fordway-interface"];
-    let metrics = ["rfc9693_establishment_rate", "rfc9693_tear_down_rate"];
+    let metrics = ["rfc9693_establishment_rate", "rfc9693_throughput", "rfc9693_tear_down_rate"];
     let sizes = "length_share = 0.05\ntable_connections = [2000]\nsafe_connections = 1000\n";
     let run = bench.run("run", &small("rfc9693", &arms, &metrics, sizes), &[]);
     bench.assert_clean(&["run"]);
-    for arm in arms {
-        metrics.iter().for_each(|metric| drop(explained(&run, arm, metric)));
+    for (arm, octets) in arms.into_iter().zip([64, 84]) {
+        let taken: Vec<Value> =
+            metrics.iter().flat_map(|metric| explained(&run, arm, metric)).collect();
         let trials = asked(&run, &format!("block1-{arm}-connections-connections2000.jsonl"));
+        // Test phase 2 has another order than phase 1 and its validation.
+        for (order, _) in &trials {
+            let is_phase_2 = order["forward"] != "silent" && order["reverse"] != "silent";
+            assert_eq!(order["order"], u64::from(is_phase_2), "{order}");
+            assert_eq!(order["frame_size"], octets, "{order}");
+        }
+        if taken.iter().any(|it| it["metric"] == metrics[1] && it["value"].is_f64()) {
+            assert!(trials.iter().any(|(order, _)| order["order"] == 1));
+        }
         // Phase 1: each frame is a connection, which the Responder notes when it arrives, under a source of its own.
         let filled: Vec<&(Value, Value)> =
             trials.iter().filter(|(order, _)| order["reverse"] == "silent").collect();

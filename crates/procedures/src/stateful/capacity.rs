@@ -51,7 +51,7 @@ pub fn capacity<T: StatefulTester>(
     let mut examine = |connections: u64, rate: u64, drop: f64| {
         let tuples = Tuples::at_least(connections)
             .ok_or(Ended::Precondition("ports do not suffice for so many connections"))?;
-        let filling = Filling { tuples, connections, seed, rate: 0.0, size: parameters.size };
+        let filling = Filling { tuples, connections, seed, rate: 0.0 };
         let least = (rate as f64 * drop).ceil() as u64;
         // Nobody asks for rates below the unacceptable one, whose trials are the longest.
         let floor = least.saturating_sub(1);

@@ -51,7 +51,7 @@ pub fn establishment<T: StatefulTester>(
     let mut searches = Vec::new();
     for repetition in 0..u64::from(parameters.repetitions.max(1)) {
         let seed = seed.wrapping_add(repetition);
-        let filling = Filling { tuples, connections, seed, rate: 0.0, size: parameters.size };
+        let filling = Filling { tuples, connections, seed, rate: 0.0 };
         searches.push(search(session, &filling, maximum, 0, parameters)?);
     }
     let rates = searches.iter().map(|it| it.map_or(0.0, |found| found.value as f64)).collect();

@@ -4,7 +4,6 @@
 mod capacity;
 mod establishment;
 mod filled;
-mod scalability;
 mod tear_down;
 mod tuples;
 
@@ -13,7 +12,6 @@ use serde::{Deserialize, Serialize};
 pub use capacity::{Capacity, Step, capacity};
 pub use establishment::{Established, Establishment, establishment, step};
 pub use filled::{Filled, over_filled_table};
-pub use scalability::{connection_counts, over_connections, over_processors, processor_counts};
 pub use tear_down::{TearDown, tear_down};
 pub use tuples::{Permutation, Tuple, Tuples};
 
@@ -43,9 +41,6 @@ pub trait StatefulTester: Tester {
 
     /// Deletes all connections by the device's own means, and tells how many seconds that took (RFC 9693 section 4.8).
     fn delete_all(&mut self) -> std::result::Result<f64, Self::Error>;
-
-    /// Lets the device use this many processors (RFC 9693 section 5.2).
-    fn set_processors(&mut self, count: u32) -> std::result::Result<(), Self::Error>;
 }
 
 /// An order for test phase 1.
@@ -60,8 +55,6 @@ pub struct Filling {
     pub seed: u64,
     /// Frames/s.
     pub rate: f64,
-    /// Size under which frames are reported.
-    pub size: u16,
 }
 
 /// Counts of a phase in which one frame is sent per connection.
@@ -94,8 +87,6 @@ pub struct Parameters {
     pub gamma: f64,
     /// E: error of the capacity, connections.
     pub capacity_error: u64,
-    /// Frame size.
-    pub size: u16,
     /// Measurements (section 6).
     pub repetitions: u32,
     /// Seconds by which a timeout exceeds what it has to cover: gaps between phases.

@@ -32,18 +32,16 @@ pub struct Tuple {
 }
 
 impl Tuples {
-    /// Source ports that section 4.1 has in mind: a few times ten thousand.
-    pub const WIDE: u32 = 40_000;
+    /// Source ports: some ten thousand (section 4.1), and the same range for every number of connections (section 5.1).
+    pub const SOURCE_PORTS: u32 = 20_000;
 
-    /// At least this many connections between one pair of addresses: a large range of source ports, and few destination
-    /// ports (RFC 9693 sections 4.1 and 5.1). Exactly this many if up to four times as many destination ports as it takes divide
-    /// it. `None` if ports do not suffice.
+    /// At least this many connections between one pair of addresses: all of [`Tuples::SOURCE_PORTS`], and as many destination
+    /// ports as it takes, ten times as many for ten times as many connections (RFC 9693 sections 4.1 and 5.1). Exactly this many
+    /// if it is a multiple of the source ports. Fewer connections than these have a source port each. `None` if ports do not
+    /// suffice.
     pub fn at_least(connections: u64) -> Option<Self> {
-        let fewest = connections.div_ceil(u64::from(Self::WIDE)).max(1);
-        let most = u64::from(ports(DESTINATION_PORTS)).min(4 * fewest.min(u64::from(u16::MAX)));
-        let exact = (fewest..=most).find(|ports| connections.is_multiple_of(*ports));
-        let destination_ports = exact.unwrap_or(fewest);
-        let source_ports = connections.div_ceil(destination_ports).max(1);
+        let source_ports = u64::from(Self::SOURCE_PORTS).min(connections.max(1));
+        let destination_ports = connections.div_ceil(source_ports).max(1);
         let tuples = Self {
             source_addresses: 1,
             source_ports: u32::try_from(source_ports).ok()?,
@@ -201,18 +199,23 @@ mod tests {
     #[test]
     fn source_ports_are_many_and_destination_ports_few() {
         let tuples = Tuples::at_least(4_000_000).unwrap();
-        assert_eq!((tuples.source_ports, tuples.destination_ports), (40_000, 100));
-        assert_eq!(tuples.count(), 4_000_000);
-        assert_eq!(Tuples::at_least(40_001).unwrap().destination_ports, 2);
-        for exact in [1, 500, 40_000, 40_002, 100_000, 10_000_000] {
+        assert_eq!((tuples.source_ports, tuples.destination_ports), (20_000, 200));
+        for exact in [1, 500, 20_000, 40_000, 100_000] {
             assert_eq!(Tuples::at_least(exact).unwrap().count(), exact);
         }
-        // A prime number of connections has no other divisor.
-        assert_eq!(Tuples::at_least(1_000_003).unwrap().count(), 1_000_012);
+        assert_eq!(Tuples::at_least(20_001).unwrap().count(), 40_000);
         assert_eq!(Tuples::at_least(0).unwrap().count(), 1);
-        assert_eq!(Tuples::at_least(40_000 * 49_152), None);
+        assert_eq!(Tuples::at_least(20_000 * 49_152), None);
         assert!(!Tuples { source_ports: 64_513, ..tuples }.is_valid());
         let last = tuples.tuple(3_999_999);
-        assert_eq!((last.source_port, last.destination_port), (41_023, 100));
+        assert_eq!((last.source_port, last.destination_port), (21_023, 200));
+    }
+
+    #[test]
+    fn destination_ports_grow_tenfold_and_source_ports_stay() {
+        let series = [100_000, 1_000_000, 10_000_000].map(|n| Tuples::at_least(n).unwrap());
+        let ports = series.map(|it| (it.source_ports, it.destination_ports));
+        assert_eq!(ports, [(20_000, 5), (20_000, 50), (20_000, 500)]);
+        assert_eq!(series.map(|it| it.count()), [100_000, 1_000_000, 10_000_000]);
     }
 }

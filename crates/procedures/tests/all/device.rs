@@ -69,7 +69,6 @@ pub(crate) struct Device {
     /// Steps of stateful tests, by name.
     pub(crate) steps: Vec<&'static str>,
     pub(crate) fillings: Vec<Filling>,
-    pub(crate) processors: u32,
     pub(crate) timeout_s: f64,
     pub(crate) stored: Vec<u64>,
     pub(crate) sent: Vec<u64>,
@@ -103,7 +102,6 @@ impl Default for Device {
             orders: Vec::new(),
             steps: Vec::new(),
             fillings: Vec::new(),
-            processors: 1,
             timeout_s: 0.0,
             stored: Vec::new(),
             sent: Vec::new(),
@@ -273,7 +271,7 @@ impl StatefulTester for Device {
             return Ok(Phase::Collapsed);
         }
         let slower = if sent > table.slower.0 { table.slower.1 } else { 1.0 };
-        let rate = table.rate * slower * f64::from(self.processors);
+        let rate = table.rate * slower;
         let kept = sent.min(table.capacity) as usize;
         self.stored = match table.full {
             Full::Replaces => self.sent[self.sent.len() - kept..].to_vec(),
@@ -302,10 +300,5 @@ impl StatefulTester for Device {
         let seconds = self.stored.len() as f64 / self.table.tear_down_rate;
         self.stored.clear();
         Ok(seconds)
-    }
-
-    fn set_processors(&mut self, count: u32) -> Result<(), Broken> {
-        self.processors = count;
-        Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! The tests of RFC 9693 find what the device's table is made of.
 
 use fordway_procedures::stateful::{
-    Established, Filling, Parameters, Tuples, capacity, connection_counts, establishment,
-    over_connections, over_filled_table, over_processors, step, tear_down,
+    Established, Filling, Parameters, Tuples, capacity, establishment, over_filled_table, step,
+    tear_down,
 };
 use fordway_procedures::throughput::{self, throughput};
 use fordway_procedures::{Ended, Session};
@@ -17,7 +17,6 @@ const PARAMETERS: Parameters = Parameters {
     beta: 0.1,
     gamma: 0.5,
     capacity_error: 50,
-    size: 84,
     repetitions: 1,
     gap_s: 1.0,
 };
@@ -33,7 +32,7 @@ fn tuples(connections: u64) -> Tuples {
 }
 
 fn filling(connections: u64, rate: f64) -> Filling {
-    Filling { tuples: tuples(connections), connections, seed: 3, rate, size: 84 }
+    Filling { tuples: tuples(connections), connections, seed: 3, rate }
 }
 
 #[test]
@@ -150,17 +149,12 @@ fn a_safe_number_that_is_not_safe_is_refused() {
 fn the_tear_down_rate_is_connections_through_the_time_of_deletion() {
     let mut device = table(u64::MAX, Full::KeepsOld, 100_000.0);
     let mut session = Session::new(&mut device, NO_WAITS, &never);
-    let series = connection_counts(1000, 1, 10);
-    let found = over_connections(&mut session, &series, |session, tuples| {
-        let filling = Filling { tuples, connections: tuples.count(), ..filling(1, 50_000.0) };
-        tear_down(session, &filling, 1.0, 3)
-    });
-    let found: Vec<(u64, f64, usize)> = found
-        .unwrap()
-        .iter()
-        .map(|(_, it)| (it.connections, it.rate.median.round(), it.rate.n()))
-        .collect();
-    assert_eq!(found, [(1000, 250_000.0, 3), (10_000, 250_000.0, 3)]);
+    for connections in [1000, 10_000] {
+        let filling = filling(connections, 50_000.0);
+        let found = tear_down(&mut session, &filling, 1.0, 3).unwrap();
+        assert_eq!((found.connections, found.rate.n()), (connections, 3));
+        assert_eq!(found.rate.median.round(), 250_000.0);
+    }
     assert_eq!(device.steps[..3], ["empty", "fill", "delete"]);
 }
 
@@ -202,26 +196,6 @@ fn a_table_that_is_not_full_ends_phase_2() {
         session.passes(&point().traffic, 1000.0, 1.0)
     });
     assert!(matches!(found, Err(Ended::Precondition(_))), "{found:?}");
-}
-
-#[test]
-fn the_rate_grows_with_processors_and_all_are_given_back() {
-    let mut device = table(u64::MAX, Full::KeepsOld, 50_000.0);
-    let mut session = Session::new(&mut device, NO_WAITS, &never);
-    let found = over_processors(&mut session, 4, |session, _| {
-        let found = establishment(session, tuples(1000), 1_000_000, &PARAMETERS, 1)?;
-        Ok((found.rate.median / 1000.0).ceil())
-    });
-    assert_eq!(found.unwrap(), [(1, 50.0), (2, 100.0), (4, 200.0)]);
-    let found =
-        over_processors(
-            &mut session,
-            4,
-            |_, count| {
-                if count == 2 { Err(Ended::Cancelled) } else { Ok(()) }
-            },
-        );
-    assert_eq!((found, device.processors), (Err(Ended::Cancelled), 4));
 }
 
 proptest! {
