@@ -260,6 +260,7 @@ fn cell(
         metric,
         point,
         unit: metric.unit().into(),
+        stateful: counted.iter().find_map(|t| t.stateful.clone()),
         n: numbers.len(),
         of: counted.len(),
         min: summary.map(|s| s.min),

@@ -2,6 +2,7 @@
 
 mod checks;
 mod counters;
+mod stateful;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use crate::spec::{Experiment, Family, Known, Metric, Point};
 pub(crate) use checks::GATE;
 pub use checks::{Check, NAMES, WAYS};
 pub use counters::{CpuUse, LinkCounters, Snapshot, difference};
+pub use stateful::Stateful;
 
 /// The mechanism name of a calibration of the generator, of either family; runs of method 1 have only this one.
 pub const CALIBRATION: &str = "calibration";
@@ -134,6 +136,9 @@ pub struct Trial {
     /// The rate that the load was held under, in the unit of rates of its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cap: Option<f64>,
+    /// Parameters of a test of RFC 9693.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stateful: Option<Stateful>,
     /// The value of this deployment.
     pub value: Option<f64>,
     /// Raw: every reply in ms, for RTT.
@@ -260,6 +265,7 @@ impl Trial {
             direction: metric.direction().into(),
             offered: None,
             cap: None,
+            stateful: None,
             value: None,
             replies: Vec::new(),
             histogram: Vec::new(),

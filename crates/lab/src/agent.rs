@@ -147,7 +147,7 @@ impl Agent {
             Order::Astray { handle, on } => value(self.slot(handle)?.deployed.astray(&on)),
             Order::Clocksources => value((clocksource::current()?, clocksource::available()?)),
             Order::Clocksource { name } => value(self.guard.switch_clocksource(&name)?),
-            Order::Conntrack { connections } => value(self.guard.raise_conntrack(connections)?),
+            Order::Conntrack { connections } => value(self.guard.limit_conntrack(connections)?),
             Order::Put { name, content } => value(self.backend.deploy(&name, content.as_bytes())?),
             Order::Deploy(wanted) => value(self.deploy(&wanted)?),
             Order::Runs { handle, spec } => {

@@ -23,6 +23,7 @@ use fordway_data::trial::{Condition, Ledger, Trial, calibrates, hash};
 
 use crate::backend::Netns;
 use crate::error::{LabError, Result};
+use crate::host::conntrack::Limits;
 use crate::host::{clocksource, conntrack};
 use crate::hosts::{Ends, Pair};
 use crate::mechanism::{self, Mechanism, Room};
@@ -145,7 +146,7 @@ impl Runner {
             }
             match calibrates(&deployment.mechanism).flatten() {
                 Some(family) => self.calibrate(&guard, deployment, family, &mut progress)?,
-                None => self.deployment(&guard, deployment, &mut progress)?,
+                None => self.deployment(&mut guard, deployment, &mut progress)?,
             }
         }
         self.examine_pins()?;
@@ -185,7 +186,7 @@ impl Runner {
 
     /// Raises the machine's limits of connection tracking where a mechanism of this run needs it; the
     /// guard puts them back.
-    fn make_room(&self, guard: &mut Guard) -> Result<()> {
+    pub(super) fn make_room(&self, guard: &mut Guard) -> Result<()> {
         let mut most = 0;
         for name in &self.run.mechanisms {
             let arm = self.arm(name)?;
@@ -198,9 +199,14 @@ impl Runner {
                 most = most.max(all.map(|metrics| self.sessions(&metrics)).max().unwrap_or(0));
             }
         }
+        self.limit_conntrack(guard, most).map(drop)
+    }
+
+    /// Makes room for so many tracked connections where mechanisms run; the limits in force.
+    fn limit_conntrack(&self, guard: &mut Guard, connections: u32) -> Result<Option<Limits>> {
         match self.backend.pair() {
-            Some(pair) => pair.raise_conntrack(guard, most.into()),
-            None => guard.raise_conntrack(most.into()),
+            Some(pair) => pair.limit_conntrack(guard, connections.into()),
+            None => guard.limit_conntrack(connections.into()),
         }
     }
 
@@ -371,7 +377,7 @@ impl Runner {
     }
 
     /// One fresh deployment of one mechanism, with everything that is measured on it.
-    fn deployment(&mut self, guard: &Guard, d: &Deployment, bar: &mut Progress) -> Result<()> {
+    fn deployment(&mut self, guard: &mut Guard, d: &Deployment, bar: &mut Progress) -> Result<()> {
         let wanted = self.wanted(d);
         if wanted.is_empty() {
             return Ok(());

@@ -118,23 +118,24 @@ impl Guard {
         clocksource::switch(name)
     }
 
-    /// Makes room for so many tracked connections in one namespace, where that is more than there is.
-    /// What cannot be raised is said and left as it is: then some flows of a later load are lost, and its
-    /// trial says so.
-    pub(crate) fn raise_conntrack(&mut self, connections: u64) -> Result<()> {
-        let Some(own) = Limits::read().filter(|own| own.for_connections(connections) != *own)
-        else {
-            return Ok(());
-        };
-        self.state.conntrack = Some(own);
+    /// Makes room for so many tracked connections in one namespace, where that is more than the run found, in place of earlier
+    /// room; the limits in force, where the kernel tracks connections. What cannot be set is said and left as it is: then some flows
+    /// of a later load are lost, and its trial says so.
+    pub(crate) fn limit_conntrack(&mut self, connections: u64) -> Result<Option<Limits>> {
+        let Some(own) = Limits::read() else { return Ok(None) };
+        let (found, wanted) = Limits::of_run(self.state.conntrack, own, connections);
+        if wanted == own {
+            return Ok(Some(own));
+        }
+        self.state.conntrack = Some(found);
         self.save()?;
-        if let Err(error) = own.for_connections(connections).set() {
+        if let Err(error) = wanted.set() {
             crate::note!(
                 "  warning   connection tracking keeps its limit of {} connections: {error}",
                 own.max
             );
         }
-        Ok(())
+        Ok(Limits::read())
     }
 
     /// Writes files of the kernel, each of which holds one setting; what they held is noted before.

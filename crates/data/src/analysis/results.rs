@@ -13,7 +13,7 @@ use crate::costs::Costs;
 use crate::environment::Environment;
 use crate::numbers::nice;
 use crate::spec::{Family, Kind, Metric, Point};
-use crate::trial::{Check, Condition};
+use crate::trial::{Check, Condition, Stateful};
 
 /// Everything that a run shows; `results.json`.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
@@ -77,6 +77,9 @@ pub struct Cell {
     pub point: Option<Point>,
     /// Unit of all values.
     pub unit: String,
+    /// Parameters of a test of RFC 9693.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stateful: Option<Stateful>,
     /// Deployments with a value.
     pub n: usize,
     /// Deployments that count: those with a value, and those that failed.

@@ -37,6 +37,13 @@ impl Limits {
         Self { max, buckets: self.buckets.max(max) }
     }
 
+    /// What a run found before it changed anything, which it may have noted, and what it has to set now for so many connections:
+    /// more or less than for a load before, and never less than it found.
+    pub(crate) fn of_run(noted: Option<Self>, now: Self, connections: u64) -> (Self, Self) {
+        let found = noted.unwrap_or(now);
+        (found, found.for_connections(connections))
+    }
+
     /// Sets them.
     pub(crate) fn set(self) -> Result<()> {
         // A new size of the hash table sets the limit, too, on some kernels: the limit comes last.
@@ -91,5 +98,15 @@ mod tests {
         assert_eq!(now.for_connections(1_000_000), Limits { max: 1 << 20, buckets: 1 << 20 });
         let many = Limits { max: 1000, buckets: 4_000_000 };
         assert_eq!(many.for_connections(5000), Limits { max: 8192, buckets: 4_000_000 });
+    }
+
+    #[test]
+    fn each_load_has_its_own_room() {
+        let found = Limits { max: 262_144, buckets: 65_536 };
+        let large = Limits { max: 1 << 25, buckets: 1 << 25 };
+        assert_eq!(Limits::of_run(None, found, 20_000_000), (found, large));
+        let less = Limits { max: 1 << 21, buckets: 1 << 21 };
+        assert_eq!(Limits::of_run(Some(found), large, 2_000_000), (found, less));
+        assert_eq!(Limits::of_run(Some(found), less, 200_000), (found, found));
     }
 }

@@ -77,7 +77,7 @@ pub(crate) enum Order {
         /// To this one.
         name: String,
     },
-    /// Room for so many tracked connections; the end puts the limits back.
+    /// Room for so many tracked connections, in place of earlier room: the limits then; the end puts them back.
     Conntrack {
         /// How many.
         connections: u64,

@@ -17,6 +17,7 @@ use super::{Far, MARK};
 use crate::backend::{Backend, Cap, Counting, Keeper, Netns, Place};
 use crate::environment;
 use crate::error::{LabError, Result};
+use crate::host::conntrack::Limits;
 use crate::host::{affinity, clocksource};
 use crate::mechanism::{self, Mechanism};
 use crate::process::{self, Dialogue, Output, Running};
@@ -230,9 +231,13 @@ impl Pair {
     }
 
     /// Makes room for tracked connections where mechanisms run.
-    pub(crate) fn raise_conntrack(&self, guard: &mut Guard, connections: u64) -> Result<()> {
+    pub(crate) fn limit_conntrack(
+        &self,
+        guard: &mut Guard,
+        connections: u64,
+    ) -> Result<Option<Limits>> {
         match &self.client {
-            End::Here => guard.raise_conntrack(connections),
+            End::Here => guard.limit_conntrack(connections),
             End::There(far) => far.ask(Order::Conntrack { connections }),
         }
     }

@@ -9,7 +9,7 @@ use super::orders::{Deploy, Order, Placed};
 use super::{Far, Held};
 use crate::backend::Place;
 use crate::error::{LabError, Result};
-use crate::mechanism::{Availability, Context, Counted, Deployed, Forget, Mechanism, Memory};
+use crate::mechanism::{Availability, Context, Counted, Deployed, Forget, Mechanism, Memory, Room};
 use crate::topology::Network;
 
 /// One part of an arm, there.
@@ -87,6 +87,10 @@ impl Mechanism for There {
 
     fn tracks_at<'a>(&self, spec: &MechanismSpec, network: &'a Network) -> Option<&'a Place> {
         self.own.tracks_at(spec, network)
+    }
+
+    fn table_limit(&self, kind: Kind, room: Room) -> Option<u64> {
+        self.own.table_limit(kind, room)
     }
 
     fn forget<'a>(&self, context: Context<'a>) -> Forget<'a> {

@@ -368,6 +368,10 @@ impl Mechanism for Fordway {
         network.host.as_ref().filter(|_| spec.kind == Kind::Nat44)
     }
 
+    fn table_limit(&self, kind: Kind, room: Room) -> Option<u64> {
+        matches!(kind, Kind::Nat64 | Kind::NatPt).then(|| nat64::limit(room).into())
+    }
+
     fn asked(&self, before: &Value, after: &Value) -> Option<u64> {
         Some(dns64::asked(after)?.saturating_sub(dns64::asked(before)?))
     }

@@ -293,6 +293,11 @@ pub(crate) trait Mechanism {
         None
     }
 
+    /// Sessions to which its own tables are limited with such room; `None`: it has none, or does not limit them.
+    fn table_limit(&self, _kind: Kind, _room: Room) -> Option<u64> {
+        None
+    }
+
     /// How all of its sessions are deleted at once, by its own means.
     fn forget<'a>(&self, context: Context<'a>) -> Forget<'a> {
         match self.tracks_at(context.spec, context.network) {
@@ -420,6 +425,25 @@ mod tests {
         }
         assert!(RESOLVERS.iter().all(|name| kinds(name).is_some_and(|k| k.contains(&Kind::Dns64))));
         assert!(of("nothing", None).is_err() && kinds("nothing").is_none());
+    }
+
+    #[test]
+    fn tables_are_limited_by_fordway_s_settings_or_by_connection_tracking() {
+        let experiment = fordway_data::spec::Experiment::find("rfc9693").unwrap();
+        for arm in &experiment.mechanisms {
+            let mechanism = of_arm(arm, None).unwrap();
+            let limit = |sessions| mechanism.table_limit(arm.kind, Room::of(sessions));
+            let own = limit(300_000);
+            let tracked = mechanism.tracks_connections(arm.kind);
+            let expected = match (arm.implementation.as_str(), arm.kind) {
+                // Nothing limits Jool's.
+                ("jool", _) => (None, false),
+                ("fordway", Kind::Nat64 | Kind::NatPt | Kind::Xlat464) => (Some(1 << 19), false),
+                _ => (None, true),
+            };
+            assert_eq!((own, tracked), expected, "{}", arm.name);
+            assert!(own.is_none() || limit(10) == Some(262_144));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::{Value, json};
 
-use super::{Availability, Context, Counted, Deployed, Mechanism};
+use super::{Availability, Context, Counted, Deployed, Mechanism, Room};
 use crate::backend::Place;
 use crate::error::Result;
 use crate::topology::Network;
@@ -88,6 +88,10 @@ impl Mechanism for Xlat464 {
 
     fn tracks_at<'a>(&self, spec: &MechanismSpec, network: &'a Network) -> Option<&'a Place> {
         self.plat.tracks_at(&part(spec, Kind::Nat64), network)
+    }
+
+    fn table_limit(&self, _kind: Kind, room: Room) -> Option<u64> {
+        self.plat.table_limit(Kind::Nat64, room)
     }
 }
 

@@ -98,7 +98,7 @@ impl Runner {
     /// The loads that start the mechanism anew.
     pub(super) fn tests_of_tables(
         &mut self,
-        guard: &Guard,
+        guard: &mut Guard,
         d: &Deployment,
         arm: &MechanismSpec,
         metrics: &[Metric],
@@ -120,6 +120,10 @@ impl Runner {
             let outcome = self.renewed(guard, arm, (load, point), &wanted, &mut first, &mut values);
             absorb(outcome, &mut first)?;
             finished.extend(self.of_load((load, point), &wanted, &first, &values));
+        }
+        // Each of them had limits of its own.
+        if !own.is_empty() {
+            self.make_room(guard)?;
         }
         Ok(finished)
     }

@@ -1,7 +1,7 @@
 //! What the procedures find with a mechanism that is started anew, as the values of a trial.
 
 use fordway_data::spec::Metric;
-use fordway_data::trial::{Lack, Trial};
+use fordway_data::trial::{Lack, Stateful, Trial};
 use fordway_procedures::Ended;
 use fordway_procedures::latency::{Definition, latency};
 use fordway_procedures::profile::Profile;
@@ -11,7 +11,7 @@ use fordway_procedures::stateful::{
     Filling, StatefulTester, Tuples, capacity, establishment, over_filled_table, tear_down,
 };
 use fordway_procedures::throughput::throughput;
-use fordway_procedures::traffic::{Direction, Point};
+use fordway_procedures::traffic::{DESTINATION_PORTS, Direction, Point, SOURCE_PORTS};
 
 use crate::error::LabError;
 use crate::trials::Values;
@@ -20,9 +20,17 @@ use crate::trials::benchmark::lack;
 /// Seed of the order of connections.
 pub(super) const SEED: u64 = 9693;
 /// The capacity of a table is looked for up to so many times what it surely holds.
-const MOST: u64 = 16;
+pub(super) const MOST: u64 = 16;
 /// µs in a ms.
 const US: f64 = 1e3;
+
+/// What limits the table of a device, where it is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limited {
+    pub(super) sessions: Option<u64>,
+    /// Of the kernel's connection tracking.
+    pub(super) buckets: Option<u64>,
+}
 
 type Done = Result<(), Ended<LabError>>;
 
@@ -36,6 +44,37 @@ pub(super) struct Procedures<'a> {
 }
 
 impl Procedures<'_> {
+    /// What is reported with the result for so many connections (RFC 9693 section 6), or with that of a search for the capacity
+    /// from there up to `most`; `None`: ports do not suffice.
+    pub(super) fn parameters(
+        &self,
+        connections: u64,
+        most: Option<u64>,
+        limits: Limited,
+    ) -> Option<Stateful> {
+        let tuples = Tuples::at_least(most.unwrap_or(connections))?;
+        let (p, frame) = (&self.profile.stateful, self.setup.traffic.frame);
+        let ports = |(first, _): (u16, u16), count| [first.into(), u32::from(first) + count - 1];
+        Some(Stateful {
+            connections: if most.is_some() { connections } else { tuples.count() },
+            most_connections: most,
+            source_addresses: tuples.source_addresses,
+            source_ports: ports(SOURCE_PORTS, tuples.source_ports),
+            destination_addresses: tuples.destination_addresses,
+            destination_ports: ports(DESTINATION_PORTS, tuples.destination_ports),
+            frame_octets: [frame.initiator, frame.responder],
+            maximum_rate: self.highest as u64,
+            rate_error: p.rate_error,
+            alpha: p.alpha,
+            fill: p.fill,
+            beta: p.beta,
+            gamma: p.gamma,
+            capacity_error: p.capacity_error,
+            table_limit: limits.sessions,
+            table_buckets: limits.buckets,
+        })
+    }
+
     /// RFC 8219 section 7.7. What the server sent to a stateful mechanism's connections from before the reset would never
     /// get through: there one direction is measured.
     pub(super) fn reset<T: StatefulTester<Error = LabError>>(

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use fordway_data::spec::{Axis, Load, MechanismSpec, Metric, Point, Sender};
-use fordway_data::trial::Trial;
+use fordway_data::trial::{Trial, hash};
 use fordway_procedures::session::{OFFERED, Session};
 use fordway_procedures::stateful::{Filling, Phase, StatefulTester};
 use fordway_procedures::tester::{Order, Outcome, Tester};
@@ -14,13 +14,13 @@ use fordway_procedures::traffic::{
 use fordway_tester::{Counts, Enumeration, Pace, Side};
 
 use super::deploy::Live;
-use super::stateful::{Procedures, SEED};
+use super::stateful::{Limited, MOST, Procedures, SEED};
 use super::{FEW_SESSIONS, Guard, Runner};
 use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 use crate::host::now;
 use crate::load::tester::Generator;
-use crate::mechanism::{Context, Forget, Mechanism, Room};
+use crate::mechanism::{Context, Deployed, Forget, Mechanism, Room};
 use crate::process::{Output, interrupted};
 use crate::topology::{Cables, Network, Shape, widest_mtu};
 use crate::trials::Values;
@@ -57,6 +57,8 @@ struct Renewed<'a> {
     order: u64,
     said: String,
     remarks: Vec<String>,
+    /// Hash of the configuration, command line and engine of the first deployment.
+    runs: Option<(String, Vec<String>, Option<String>)>,
 }
 
 impl Renewed<'_> {
@@ -72,6 +74,10 @@ impl Renewed<'_> {
     fn renew(&mut self) -> Result<&mut (Generator, Live)> {
         self.end();
         let live = self.runner.deploy(self.guard, self.arm, self.room)?;
+        self.runs.get_or_insert_with(|| {
+            let Deployed { config, argv, .. } = &live.deployed;
+            (hash(config.as_bytes()), argv.clone(), live.engine.clone())
+        });
         if let Some(place) = self.mechanism.tracks_at(self.arm, &live.network) {
             let seconds = self.timeout_s.ceil().max(30.0);
             let timeouts = ["", "_stream"]
@@ -243,7 +249,7 @@ impl Runner {
     /// Runs a load that starts the mechanism anew, at a point where it has some.
     pub(super) fn renewed(
         &mut self,
-        guard: &Guard,
+        guard: &mut Guard,
         arm: &MechanismSpec,
         (load, point): (Load, Option<&Point>),
         metrics: &[Metric],
@@ -274,6 +280,16 @@ impl Runner {
         trial.exit_status = Some(0);
         let profile = self.rfc.clone();
         let mechanism = self.mechanism(arm)?;
+        let tracked = match mechanism.tracks_connections(arm.kind) {
+            true => self.limit_conntrack(guard, room)?,
+            false => None,
+        };
+        let limits = Limited {
+            sessions: tracked
+                .map(|limits| limits.max)
+                .or_else(|| mechanism.table_limit(arm.kind, Room::of(room))),
+            buckets: tracked.map(|limits| limits.buckets),
+        };
         let sender = match load {
             // A mechanism that ends gives its devices back as they were: a veth may take no redirected frames from then on.
             Load::Reset => Sender::Socket,
@@ -295,12 +311,18 @@ impl Runner {
             order: 0,
             said: String::new(),
             remarks: Vec::new(),
+            runs: None,
         };
         let cancelled = || interrupted();
         let mut session = Session::new(&mut renewed, profile.waits, &cancelled);
         let maximum = Maximum { rate: highest, limit: Limit::Calibrated };
         let setup = Setup { traffic, maximum };
         let by = Procedures { profile: &profile, setup, highest, metrics };
+        trial.stateful = match load {
+            Load::Reset => None,
+            Load::Connections => by.parameters(wanted, None, limits),
+            _ => by.parameters(wanted, Some(MOST * wanted), limits),
+        };
         let result = match load {
             Load::Reset => by.reset(&mut session, connections(Some(arm.kind)).is_some(), values),
             Load::Connections => by.connections(&mut session, wanted, trial, values),
@@ -309,6 +331,9 @@ impl Runner {
         renewed.end();
         let said = std::mem::take(&mut renewed.said);
         trial.flags.append(&mut renewed.remarks);
+        if let Some(runs) = renewed.runs.take() {
+            (trial.config_hash, trial.mechanism_argv, trial.engine) = runs;
+        }
         let load = format!("{load:?}").to_lowercase();
         let point = point.map_or_else(String::new, |point| format!("-{}", point.file_name()));
         let name = format!("block{}-{}-{load}{point}.jsonl", trial.block, arm.name);

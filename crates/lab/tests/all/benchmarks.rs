@@ -1,7 +1,7 @@
 //! The tests of RFC 8219, RFC 9693 and RFC 9411, as their users run them, as short as they can be. The machine may be busy: what is
 //! held is that each value is there, or its reason, and that counts agree.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{Bench, Folder, can_run, has, programs, small};
 
@@ -125,6 +125,20 @@ fn rfc9693_measures_a_nat_and_a_translator() {
     for (arm, octets) in arms.into_iter().zip([64, 84]) {
         let taken: Vec<Value> =
             metrics.iter().flat_map(|metric| explained(&run, arm, metric)).collect();
+        for trial in &taken {
+            let stateful = &trial["stateful"];
+            let ports = [&stateful["source_ports"], &stateful["destination_ports"]];
+            assert_eq!(ports, [&json!([1024, 3023]), &json!([1, 1])], "{trial}");
+            assert_eq!(stateful["connections"], 2000);
+            assert_eq!(stateful["frame_octets"], json!([octets, 64]));
+            assert!(["alpha", "beta", "gamma"].iter().all(|key| stateful[key].is_f64()));
+            assert!(stateful["table_limit"].as_u64().is_some_and(|limit| limit >= 4000));
+            assert_eq!(stateful["table_buckets"].is_u64(), arm == "nat44", "{trial}");
+            // What ran is known, too.
+            let length = |key: &str| trial[key].as_str().map_or(0, str::len);
+            assert!(length("config_hash") == 64 && trial["mechanism_argv"].is_array(), "{trial}");
+            assert_eq!(length("engine") > 0, arm != "nat44", "{trial}");
+        }
         let trials = asked(&run, &format!("block1-{arm}-connections-connections2000.jsonl"));
         // Test phase 2 has another order than phase 1 and its validation.
         for (order, _) in &trials {
@@ -147,6 +161,32 @@ fn rfc9693_measures_a_nat_and_a_translator() {
         }
     }
     assert!(run.page().contains("RFC 9693"));
+}
+
+#[test]
+fn rfc9693_looks_for_the_capacity_of_a_table() {
+    if !can_run() || !has("nftables", "nat44") {
+        return;
+    }
+    let bench = Bench::new();
+    let sizes = "length_share = 0.05\nsafe_connections = 1000\n";
+    let experiment = small("rfc9693", &["nat44"], &["rfc9693_capacity"], sizes);
+    let run = bench.run("run", &experiment, &[]);
+    bench.assert_clean(&["run"]);
+    let trial = &explained(&run, "nat44", "rfc9693_capacity")[0];
+    let stateful = &trial["stateful"];
+    assert_eq!([&stateful["connections"], &stateful["most_connections"]], [1000, 16_000]);
+    assert_eq!(stateful["source_ports"], json!([1024, 17_023]));
+    // The table has room for more than is looked for.
+    if let Some(thousand) = trial["value"].as_f64().filter(|it| *it >= 16.0) {
+        assert_eq!(thousand, 16.0);
+        assert!(trial["flags"].to_string().contains("not looked for beyond 16000"), "{trial}");
+    }
+    let flows: Vec<u64> = all_asked(&run, "block1-nat44-capacity.jsonl")
+        .iter()
+        .filter_map(|(order, _)| order["tuples"]["enumerated"]["flows"].as_u64())
+        .collect();
+    assert_eq!(flows.first(), Some(&1000));
 }
 
 /// An arm by command lines: TAYGA at both ends of a 464XLAT, which hides the hosts behind the client's box from its CLAT.

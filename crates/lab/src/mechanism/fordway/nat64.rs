@@ -42,17 +42,21 @@ fn stateful(argv: &[&str], room: Room, algs: &[String]) -> Vec<String> {
     argv
 }
 
+/// Sessions of its tables. Directories of the tables are as large as the next power of two: tables of that size waste nothing.
+pub(super) fn limit(room: Room) -> u32 {
+    match room.recycles {
+        true => room.sessions,
+        false => room.sessions.max(LEAST_ROOM).next_power_of_two(),
+    }
+}
+
 /// `key=value`, as a command line and a file have them.
 fn settings(room: Room, algs: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     if room.recycles {
         all.extend(SHORT.map(str::to_owned));
-        all.push(format!("max_sessions={}", room.sessions));
-    } else {
-        // Directories of the tables are as large as the next power of two: tables of that size waste nothing.
-        let sessions = room.sessions.max(LEAST_ROOM).next_power_of_two();
-        all.push(format!("max_sessions={sessions}"));
     }
+    all.push(format!("max_sessions={}", limit(room)));
     if !algs.is_empty() {
         all.push(format!("alg={algs:?}"));
     }
