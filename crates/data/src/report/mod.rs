@@ -11,6 +11,7 @@ pub mod performance;
 mod points;
 mod processors;
 mod rfc8219;
+mod rfc9693;
 mod tables;
 pub mod terminal;
 mod verdicts;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::deviations::deviations;
 use super::figures::{self, Figure, name_of, slot};
 use super::words::{self, headline, interval, interval_at, p, value, verdict};
-use super::{cards, decision, grid, rfc8219, tables};
+use super::{cards, decision, grid, rfc8219, rfc9693, tables};
 use crate::analysis::{Cell, Noise, Power, VsBaseline};
 use crate::artefacts::Run;
 use crate::error::{DataError, Result};
@@ -83,6 +83,7 @@ struct Section {
     rtt: Vec<Vec<String>>,
     tests: Vec<Vec<String>>,
     rates: Vec<Vec<String>>,
+    stateful: Option<rfc9693::Stated>,
     points: Vec<super::points::Table>,
 }
 
@@ -231,6 +232,7 @@ fn contents(sections: &[Section], decision: bool) -> Vec<(&'static str, &'static
         (some(|s| !s.points.is_empty()), "points", "Points of a load"),
         (some(|s| !s.heat.is_empty()), "heat", "Heat map"),
         (some(|s| !s.series.is_empty()), "time", "Over time"),
+        (some(|s| s.stateful.is_some()), "repetitions", "Repetitions"),
         (some(|s| !s.boxes.is_empty()), "distribution", "Distribution"),
         (some(|s| !s.tails.is_empty()), "tail", "Tail"),
         (some(|s| s.ratios.is_some() || s.verdicts.is_some()), "verdicts", "Verdicts"),
@@ -289,6 +291,7 @@ fn section(run: &Run, number: usize, drawn: &[Figure]) -> Section {
         rtt: tables::round_trips(run, number),
         tests: tables::tests(run, number),
         rates: rfc8219::rates(run, number),
+        stateful: rfc9693::stated(run, number),
         points: super::points::of_run(run, number),
     }
 }
