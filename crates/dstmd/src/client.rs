@@ -255,8 +255,9 @@ impl<H: Host> Runner<H> {
                 let name = &self.options.name;
                 info!("{name}: {} by {}, from {own}", grant.slot(), grant.tep);
                 self.applied = Some((grant, own));
-                self.used = (self.host.carried(), clock::now());
+                // Packets wait: what takes time follows them.
                 self.send_waiting();
+                self.used = (self.host.carried(), clock::now());
                 self.host.settle();
             }
             Err(why) => {
