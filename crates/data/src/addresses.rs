@@ -51,7 +51,9 @@ pub const HOST_EDGE_V4: &str = "192.0.2.1";
 pub const GATEWAY_V6: &str = "2001:db8:f::d";
 /// Addresses that a stateful translator shows its clients under.
 pub const POOL4: &str = "203.0.113.64/26";
-/// The first of them.
+/// Further ones for many sessions: hosts are spread over addresses by a hash, so that these need several times as many ports.
+pub const POOL4_MORE: [&str; 2] = ["203.0.113.128/25", "198.51.100.128/25"];
+/// The first of [`POOL4`].
 pub const POOL4_FIRST: &str = "203.0.113.64";
 /// The next one: bound to the client, where a mechanism binds one.
 pub const BOUND_V4: &str = "203.0.113.65";

@@ -6,11 +6,12 @@ use fordway_stats::describe::{mean, median};
 use fordway_stats::interval::{Interval, of_median, of_ratio};
 use serde::Serialize;
 
-use crate::analysis::{Results, pairs};
+use crate::analysis::{Cell, Results, pairs};
 use crate::error::Result;
 use crate::numbers::nice;
 use crate::spec::goals::{Goal, Measure, Table, Want};
 use crate::spec::{Experiment, Load, RunSpec};
+use crate::trial::Condition;
 
 /// A goal with what was measured.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
@@ -100,8 +101,22 @@ fn judge_one(goal: &Goal, experiment: &Experiment, results: &Results, run: &RunS
 /// Whether the generator may have limited the mechanism, and the base.
 fn bounds(goal: &Goal, results: &Results) -> [bool; 2] {
     let Some(condition) = results.conditions().first().copied() else { return [false, false] };
-    let of = |name: &str| results.cell(name, goal.metric, condition).is_some_and(|c| c.at_least);
+    let of = |name: &str| cell(goal, name, results, condition).is_some_and(|c| c.at_least);
     [of(&goal.mechanism), goal.base.as_deref().is_some_and(of)]
+}
+
+/// A mechanism's cell of what the goal is about: of a metric with points at the middle one.
+fn cell<'r>(
+    goal: &Goal,
+    name: &str,
+    results: &'r Results,
+    condition: &Condition,
+) -> Option<&'r Cell> {
+    let is_of = |c: &&Cell| {
+        c.mechanism == goal.mechanism && c.metric == goal.metric && c.condition == *condition
+    };
+    let points: Vec<_> = results.cells.iter().filter(is_of).map(|c| c.point.as_ref()).collect();
+    results.cell_at(name, goal.metric, condition, *points.get(points.len() / 2)?)
 }
 
 /// Whether an estimate that is a bound decides a goal: a lower one that reaches what is wanted at least, or an upper one
@@ -125,7 +140,7 @@ type Measured = (Option<f64>, Option<Interval>, String);
 
 fn measure(goal: &Goal, experiment: &Experiment, results: &Results) -> Option<Measured> {
     let condition = results.conditions().first().copied()?.clone();
-    let cell = |name: &str| results.cell(name, goal.metric, &condition).filter(|c| c.valid);
+    let cell = |name: &str| cell(goal, name, results, &condition).filter(|c| c.valid);
     let own = cell(&goal.mechanism)?;
     let unit = goal.metric.unit();
     let family = experiment.mechanism(&goal.mechanism).ok()?.family;

@@ -2,7 +2,7 @@ use fordway_stats::outcomes::Bound;
 use fordway_stats::paired::Verdict;
 
 use super::*;
-use crate::fixture::environment;
+use crate::fixture::{self, environment};
 use crate::spec::{Axis, Family, Point, RunSpec};
 use crate::trial::{CALIBRATION, CpuUse};
 
@@ -332,6 +332,25 @@ fn a_base_that_adds_nothing_certain_leaves_a_goal_open() {
     assert!(goal.detail.ends_with("what CLAT, TAYGA adds cannot be told from nothing"), "{goal:?}");
     let less = goals_of([native, own, ("clat-tayga", [0.9; 8])], None);
     assert!(less.measured.is_none() && less.detail.contains("adds less than nothing"), "{less:?}");
+}
+
+#[test]
+fn what_has_points_is_judged_at_the_middle_one() {
+    let mut goals = fixture::experiment_about("goals", &[Metric::AbRequestsPerS]);
+    goals.profile.get_mut("quick").unwrap().ab_connections = vec![10, 100, 300];
+    let mut trials = fixture::trials(&goals, 7, 1.0);
+    for trial in trials.iter_mut().filter(|trial| trial.metric == Metric::AbRequestsPerS) {
+        let connections = trial.point.as_ref().and_then(|point| point.at(Axis::Connections));
+        trial.value = Some(match (trial.mechanism.as_str(), connections) {
+            ("nat64-fordway-direct", Some(100)) => 110.0,
+            ("nat64-fordway-direct", _) => 50.0,
+            (CALIBRATION, _) => 10_000.0,
+            _ => 100.0,
+        });
+    }
+    let results = analyse(&goals, environment(), &trials).unwrap();
+    let goal = results.goals.iter().find(|goal| goal.id == "pages-direct").unwrap();
+    assert_eq!((goal.measured, goal.met), (Some(1.1), Some(true)), "{goal:?}");
 }
 
 #[test]

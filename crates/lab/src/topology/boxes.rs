@@ -194,7 +194,12 @@ pub(super) fn addresses(role: &str, shape: Shape) -> Vec<String> {
                 lines.push(format!("addr add {SERVER_V4}/30 dev uplink"));
             }
             if shape.far_v4 {
-                lines.push(format!("route add {POOL4} via {HOST_V4}"));
+                lines.extend(
+                    [POOL4]
+                        .iter()
+                        .chain(&POOL4_MORE)
+                        .map(|pool| format!("route add {pool} via {HOST_V4}")),
+                );
             } else if shape.native_v4 && !shape.hidden {
                 // Who forgets to hide the client gets no answer.
                 lines.push(match shape.hops {

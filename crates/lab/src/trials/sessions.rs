@@ -29,8 +29,7 @@ pub(super) fn new_flows(
     let all = (subscribers, subscribers + flows);
     trial.started = now();
     let patience_s = at.profile.flow_patience_s;
-    let mut generator =
-        Generator::open(at.backend, at.network, transport, all, false, patience_s)?;
+    let mut generator = Generator::open(at.backend, at.network, transport, all, false, patience_s)?;
     trial.argv = generator.argv().to_vec();
     generator.warm_up()?;
     let before = Before::read(at)?;

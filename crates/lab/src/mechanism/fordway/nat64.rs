@@ -9,6 +9,11 @@ use crate::mechanism::Room;
 
 /// Addresses and ports that sessions may have: see `topology::POOL4`.
 const PORTS: &str = "203.0.113.64/26:1024-65535";
+/// The same with room for more than [`FEW`] sessions: see `topology::POOL4_MORE`.
+const MORE_PORTS: [&str; 3] =
+    [PORTS, "203.0.113.128/25:1024-65535", "198.51.100.128/25:1024-65535"];
+/// A quarter of the ports of `PORTS`.
+const FEW: u32 = 64 * (65_536 - 1024) / 4;
 /// What hosts get that are asked for by name: the upper half of the pool.
 const ADDRESSES: &str = "203.0.113.96/27";
 /// The gateway's own default; smaller tables would save nothing worth having.
@@ -22,8 +27,13 @@ const SHORT: [&str; 2] = [
 
 /// The subcommand and its own options, with room for so many sessions.
 pub(super) fn options(room: Room, algs: &[String]) -> Vec<String> {
-    let argv = ["nat64", "--pool6", NAT64_POOL6, "--pool4", PORTS, "--interface", "nat64"];
-    stateful(&argv, room, algs)
+    let argv = ["nat64", "--pool6", NAT64_POOL6, "--interface", "nat64"];
+    let pool4 = ports(room).iter().flat_map(|ports| ["--pool4", ports]);
+    stateful(&argv.into_iter().chain(pool4).collect::<Vec<_>>(), room, algs)
+}
+
+fn ports(room: Room) -> &'static [&'static str] {
+    if limit(room) > FEW { &MORE_PORTS } else { &MORE_PORTS[..1] }
 }
 
 /// The same of NAT-PT: IPv6 hosts begin as with NAT64, the client has an address for what IPv4 hosts begin, and
@@ -70,7 +80,7 @@ pub(in crate::mechanism) fn table(spec: &MechanismSpec, room: Room) -> String {
         "name='nat64'".into(),
         "mode='nat64'".into(),
         format!("pool6=['{NAT64_POOL6}']"),
-        format!("pool4=['{PORTS}']"),
+        format!("pool4={:?}", ports(room)),
         format!("engine='{}'", spec.engine.as_deref().unwrap_or("auto")),
     ];
     let attach = spec.attach.as_deref().map(|attach| match attach {
@@ -107,7 +117,7 @@ pub(super) fn capacity(stats: &Value) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fordway_data::addresses::POOL4;
+    use fordway_data::addresses::{POOL4, POOL4_MORE};
 
     #[test]
     fn the_tables_have_room_for_the_sessions() {
@@ -118,7 +128,10 @@ mod tests {
         assert!(exact.iter().any(|word| word.starts_with("lifetimes=")));
         let gateways = options(Room::of(10), &["ftp".to_owned()]);
         assert_eq!(gateways.last().unwrap(), "alg=[\"ftp\"]");
-        assert!(PORTS.starts_with(POOL4));
+        let prefixes = [POOL4].into_iter().chain(POOL4_MORE);
+        assert!(MORE_PORTS.iter().zip(prefixes).all(|(ports, prefix)| ports.starts_with(prefix)));
+        let exactly = |sessions| ports(Room { sessions, recycles: true }).len();
+        assert_eq!([exactly(FEW), exactly(FEW + 1)], [1, 3]);
     }
 
     #[test]
