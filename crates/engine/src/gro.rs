@@ -262,11 +262,16 @@ impl Begun {
                     put_u8(&mut piece, ip + tcp::FLAGS_AT, tcp::flag::ACK);
                 }
             }
-            let partial = self.first.pseudo(&piece, len).fold();
-            put_u16(&mut piece, ip + self.first.checksum_at(), partial);
+            let (partial, at) =
+                (self.first.pseudo(&piece, len).fold(), ip + self.first.checksum_at());
+            put_u16(&mut piece, at, partial);
             let end = piece.len();
             let mut packet = Packet::new(&mut piece, 0..end, self.first.partial());
             packet.complete_checksum();
+            // A sum of 0 is written as 0xffff for UDP's sake (RFC 768).
+            if !is_udp && get_u16(&piece, at) == 0xffff {
+                put_u16(&mut piece, at, 0);
+            }
             piece
         })
     }

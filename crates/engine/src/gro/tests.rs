@@ -239,6 +239,21 @@ fn what_may_not_be_fragmented_needs_no_identification() {
     assert_eq!(all(&[next(0), next(1), next(2)]).len(), 3);
 }
 
+/// Of a kernel that refuses super-packets, too: 0 is a checksum of TCP like any other.
+#[test]
+fn a_checksum_of_tcp_may_be_zero() {
+    let mut packets = row(0, 3, 100);
+    let end = packets[1].len();
+    let sum = get_u16(&packets[1], V4 + tcp::CHECKSUM_AT);
+    let word = u32::from(get_u16(&packets[1], end - 2)) + u32::from(sum);
+    put_u16(&mut packets[1], end - 2, ((word & 0xffff) + (word >> 16)) as u16);
+    sum_up(&mut packets[1]);
+    assert_eq!(get_u16(&packets[1], V4 + tcp::CHECKSUM_AT), 0);
+    let left = all(&packets);
+    assert_eq!(left.len(), 1);
+    assert_eq!(cut(&left[0].0, &left[0].1), packets);
+}
+
 #[test]
 fn a_wrong_checksum_of_a_header_stays_wrong() {
     for damaged in 0..3 {
