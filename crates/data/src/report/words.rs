@@ -149,8 +149,11 @@ fn goals_headline(goals: &[Judged]) -> String {
         format!("{} of {} goals met", count(|g| g.met == Some(true) && !g.close), goals.len());
     for (number, what) in [
         (count(|g| g.met == Some(false) && !g.close), "missed"),
-        (count(|g| g.close), "not decided by this run"),
-        (count(|g| g.met.is_none()), "not measured"),
+        (
+            count(|g| g.close || (g.met.is_none() && g.measured.is_some())),
+            "not decided by this run",
+        ),
+        (count(|g| g.measured.is_none()), "not measured"),
     ] {
         if number > 0 {
             text.push_str(&format!(", {number} {what}"));
@@ -244,6 +247,34 @@ mod tests {
                 assert!(said.ends_with('.') && !said.contains(".."), "{said}");
             }
         }
+    }
+
+    #[test]
+    fn each_goal_is_counted_once() {
+        let goal = |met, measured, close| Judged {
+            id: String::new(),
+            text: String::new(),
+            goal: String::new(),
+            measured,
+            interval: None,
+            unit: String::new(),
+            met,
+            close,
+            detail: String::new(),
+        };
+        let goals = [
+            goal(Some(true), Some(1.0), false),
+            goal(Some(false), Some(0.5), false),
+            goal(Some(true), Some(1.0), true),
+            // The generator was the limit, once with the goal inside the interval.
+            goal(None, Some(0.9), true),
+            goal(None, Some(0.9), false),
+            goal(None, None, false),
+        ];
+        assert_eq!(
+            goals_headline(&goals),
+            "1 of 6 goals met, 1 missed, 3 not decided by this run, 1 not measured."
+        );
     }
 
     #[test]
