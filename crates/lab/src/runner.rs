@@ -6,6 +6,7 @@ mod loads;
 mod measure;
 mod pin;
 mod record;
+mod room;
 mod staged;
 mod stateful;
 mod survey;
@@ -17,13 +18,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fordway_data::plan::{self, Deployment, Plan};
-use fordway_data::spec::{Experiment, Family, Kind, Load, MechanismSpec, Metric, Profile, RunSpec};
+use fordway_data::spec::{Experiment, Family, Kind, MechanismSpec, Metric, Profile, RunSpec};
 use fordway_data::trial::Check;
 use fordway_data::trial::{Condition, Ledger, Trial, calibrates, hash};
 
 use crate::backend::Netns;
 use crate::error::{LabError, Result};
-use crate::host::conntrack::Limits;
 use crate::host::{clocksource, conntrack};
 use crate::hosts::{Ends, Pair};
 use crate::mechanism::{self, Mechanism, Room};
@@ -33,13 +33,10 @@ use crate::state::Guard;
 use crate::topology::{Network, Shape};
 use crate::trials::benchmark::Ceiling;
 use deploy::Live;
-use loads::{is_first_packet, loads, networks, renews};
+use loads::{is_first_packet, loads, networks};
 
 pub(crate) use staged::Staged;
 pub(crate) use survey::{survey, surveyed, unmeasured};
-
-/// Sessions of a deployment that is only probed.
-const FEW_SESSIONS: u32 = 4096;
 
 /// Everything a run needs.
 pub(crate) struct Runner {
@@ -157,59 +154,6 @@ impl Runner {
         Ok(())
     }
 
-    /// Sessions that a deployment on which these are measured must have room for.
-    fn sessions(&self, metrics: &[Metric]) -> u32 {
-        let profile = self.profile();
-        let of = |load: Load| match load {
-            Load::Hold => profile.held_sessions,
-            Load::NewFlows(_) => {
-                profile.new_flows + crate::load::flows::subscribers(profile.new_flows)
-            }
-            Load::Recycled => profile.table_entries,
-            Load::Connections => {
-                let most = profile.table_connections.iter().max().copied().unwrap_or(0);
-                u32::try_from(2 * most).unwrap_or(u32::MAX)
-            }
-            Load::Capacity => u32::try_from(2 * profile.safe_connections).unwrap_or(u32::MAX),
-            _ => 0,
-        };
-        loads(metrics).into_iter().map(of).sum::<u32>() + FEW_SESSIONS
-    }
-
-    /// The tables of such a deployment.
-    fn room(&self, metrics: &[Metric]) -> Room {
-        if loads(metrics).contains(&Load::Recycled) {
-            return Room { sessions: self.profile().table_entries, recycles: true };
-        }
-        Room::of(self.sessions(metrics))
-    }
-
-    /// Raises the machine's limits of connection tracking where a mechanism of this run needs it; the
-    /// guard puts them back.
-    pub(super) fn make_room(&self, guard: &mut Guard) -> Result<()> {
-        let mut most = 0;
-        for name in &self.run.mechanisms {
-            let arm = self.arm(name)?;
-            if self.mechanism(&arm)?.tracks_connections(arm.kind) {
-                let wanted = plan::metrics_of(&self.experiment, &self.run.unmeasured, &arm);
-                let together = networks(arm.kind, &wanted).into_iter();
-                // What takes the mechanism down is measured alone.
-                let alone = wanted.iter().filter(|metric| metric.load().is_some_and(renews));
-                let all = together.chain(alone.map(|metric| vec![*metric]));
-                most = most.max(all.map(|metrics| self.sessions(&metrics)).max().unwrap_or(0));
-            }
-        }
-        self.limit_conntrack(guard, most).map(drop)
-    }
-
-    /// Makes room for so many tracked connections where mechanisms run; the limits in force.
-    fn limit_conntrack(&self, guard: &mut Guard, connections: u32) -> Result<Option<Limits>> {
-        match self.backend.pair() {
-            Some(pair) => pair.limit_conntrack(guard, connections.into()),
-            None => guard.limit_conntrack(connections.into()),
-        }
-    }
-
     /// Expected seconds of what is not yet in the ledger.
     fn remaining(&self, plan: &Plan) -> f64 {
         let mut seconds = 0.0;
@@ -269,7 +213,7 @@ impl Runner {
             bar.begin(&format!("correctness gate: {}", arm.label));
             let clock = std::time::Instant::now();
             let gate = self
-                .deploy(guard, &arm, Room::of(FEW_SESSIONS))
+                .deploy(guard, &arm, Room::of(room::FEW_SESSIONS))
                 .and_then(|live| self.gate(&live, &arm));
             match gate.map_err(|error| self.cause(error)) {
                 Ok((checks, ways)) => {

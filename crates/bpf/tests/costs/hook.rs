@@ -8,10 +8,10 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::{ptr, slice};
 
 use libbpf_rs::libbpf_sys::{
-    BPF_PROG_TYPE_SCHED_CLS, BPF_PROG_TYPE_XDP, BPF_XDP, bpf_func_info, bpf_insn, bpf_prog_load,
-    bpf_prog_load_opts, bpf_program, bpf_program__insn_cnt, bpf_program__insns, bpf_program__name,
-    bpf_program__set_insns, bpf_program__type, libbpf_prog_handler_opts,
-    libbpf_register_prog_handler,
+    BPF_PROG_TYPE_SCHED_CLS, BPF_PROG_TYPE_XDP, BPF_XDP, bpf_func_info, bpf_insn,
+    bpf_map_create_opts, bpf_prog_load, bpf_prog_load_opts, bpf_program, bpf_program__insn_cnt,
+    bpf_program__insns, bpf_program__name, bpf_program__set_insns, bpf_program__type,
+    libbpf_prog_handler_opts, libbpf_register_prog_handler,
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
@@ -106,10 +106,7 @@ unsafe extern "C" fn prepare(
         // More than there can be blocks.
         (old.len() * 8) as u32,
         1,
-        &libbpf_rs::libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as u64,
-            ..Default::default()
-        },
+        &bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as u64, ..Default::default() },
     );
     let counters = made.expect("an array");
     let mut counted = bytecode::count(&old, &begins, &targets, counters.as_fd().as_raw_fd());

@@ -17,8 +17,7 @@ use crate::topology::Network;
 
 /// Fewest source addresses: subscribers of a translator.
 const FEWEST: u32 = 256;
-/// Most flows of a source address, so that many hosts share each address of a pool, none of which runs out of ports long
-/// before the others.
+/// Most flows of a source address. Many hosts share an address of a pool then, so that its addresses have about equally many.
 const FLOWS_OF_EACH: u32 = 1 << 12;
 /// Flows under way at once: what a veth's ring holds, and half of what a TUN device's queue does. So
 /// nothing is lost for want of room, and no path here is so long that it would wait for the sender.
@@ -183,10 +182,10 @@ mod tests {
 
     #[test]
     fn no_source_has_more_flows_than_ports() {
-        assert_eq!([1, 8_388_352, 8_388_353].map(subscribers), [256, 4096, 4096]);
+        assert_eq!([1, 1_048_320, 1_048_321].map(subscribers), [256, 256, 512]);
         assert_eq!(subscribers(20_000_000), 8192);
         let [source, target] = ["198.18.0.0", "198.51.100.2"].map(|it| it.parse().unwrap());
-        for flows in [1, 8_388_352, 8_388_353, 20_000_000] {
+        for flows in [1, 1_048_320, 1_048_321, 20_000_000] {
             let all = subscribers(flows) + flows;
             let sources = subscribers(flows).ilog2() as u8;
             fordway_load::flows::Walk::new(source, target, sources, all).unwrap();

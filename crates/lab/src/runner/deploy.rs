@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use fordway_data::spec::{Experiment, Kind, MechanismSpec, Metric, RunSpec};
 
-use super::{FEW_SESSIONS, Runner};
+use super::Runner;
+use super::room::FEW_SESSIONS;
 use crate::backend::Backend;
 use crate::error::{LabError, Result};
 use crate::load::dns::{self, Authority};

@@ -238,7 +238,7 @@ impl Runner {
             spec: arm,
             name: name.trim_end_matches('-'),
             logs: &self.raw,
-            room: Room::of(super::FEW_SESSIONS),
+            room: Room::of(super::room::FEW_SESSIONS),
         };
         let mechanism = self.mechanism(arm)?;
         let Some(start) = mechanism.start(context) else {
@@ -270,7 +270,7 @@ impl Runner {
         t: &mut Trial,
     ) -> Result<()> {
         let mut live = self.bare(guard, arm)?;
-        self.start(&mut live, arm, Room::of(super::FEW_SESSIONS))?;
+        self.start(&mut live, arm, Room::of(super::room::FEW_SESSIONS))?;
         let mechanism = self.mechanism(arm)?;
         // Its parts say when they are ready: a ping would be the first packet.
         t.engine =

@@ -5,7 +5,8 @@ use std::path::Path;
 use fordway_data::spec::{Experiment, RunSpec};
 
 use super::deploy::Live;
-use super::{FEW_SESSIONS, Guard, Runner};
+use super::room::FEW_SESSIONS;
+use super::{Guard, Runner};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::mechanism::Room;

@@ -14,8 +14,9 @@ use fordway_procedures::traffic::{
 use fordway_tester::{Counts, Enumeration, Pace, Side};
 
 use super::deploy::Live;
+use super::room::FEW_SESSIONS;
 use super::stateful::{Limited, MOST, Procedures, SEED};
-use super::{FEW_SESSIONS, Guard, Runner};
+use super::{Guard, Runner};
 use crate::backend::{Backend, Place, must};
 use crate::error::{LabError, Result};
 use crate::host::now;
