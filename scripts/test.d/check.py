@@ -150,6 +150,13 @@ class Ends(unittest.TestCase):
         self.assertEqual(said.splitlines()[-1], "1 passed, 1 failed, 0 skipped")
         self.assertIn("what it said", said)
 
+    def test_why_a_test_failed_is_shown_before_a_long_log(self):
+        test = build.Test(build.Binary("crate/all", "/none", "crate", "/", False), "a::test")
+        output = "\n".join(["before", "thread 'a::test' panicked at a.rs:1:2:", "why", *(f"log {line}" for line in range(100))])
+        shown = report.telling(runner.Result(test, 1.0, (0, 1, 0), "", output))
+        self.assertEqual(shown[:2], ["thread 'a::test' panicked at a.rs:1:2:", "why"])
+        self.assertEqual((shown[report.CAUSE], shown[-1], len(shown)), ("...", "log 99", report.CAUSE + 1 + report.SHOWN))
+
     def test_what_a_measurement_says_is_shown(self):
         self.assertNotIn("what it said", self.summary((1, 0, 0))[1])
         said = self.summary((1, 0, 0), shows=True)[1]

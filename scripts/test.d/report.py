@@ -5,6 +5,8 @@ from collections import Counter, defaultdict
 
 # Lines of a failed test's output that are shown, from its end.
 SHOWN = 40
+# Lines of why it failed, where a long output follows.
+CAUSE = 10
 HARNESS = re.compile(r"running \d+ tests?$|test result: |test \S+ \.\.\. *(ok)?$|test \S+ has been running for")
 
 
@@ -45,7 +47,8 @@ def telling(result):
         # Its cases say what failed below this heading.
         start = next((at for at, line in enumerate(lines) if line == "failures:"), max(0, len(lines) - SHOWN))
         return [line for line in lines[start:start + 3 * SHOWN] if not re.match(r"test .* \.\.\. ok$", line)]
-    return lines[-SHOWN:]
+    cause = next((at for at, line in enumerate(lines[:-SHOWN]) if " panicked at " in line), None)
+    return ([] if cause is None else lines[cause:cause + CAUSE] + ["..."]) + lines[-SHOWN:]
 
 
 def slowest(title, rows):
