@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use fordway_cluster::{
     Command, Fencing, Member as Number, Nanos, Phase, Record, RecordKey, Role, Settings, Shard,
@@ -245,6 +246,7 @@ async fn answer(handle: &Handle, tables: &Mutex<Tables>) -> Value {
         "is_member": overview.phase == Phase::Member,
         "left_ms": overview.until.saturating_sub(overview.now) / 1_000_000,
         "is_silent": overview.is_silent,
+        "wall_s": SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         "peers": overview.peers,
         "is_store_open": overview.is_store_open,
         "owned": of(Role::Owner),

@@ -1,9 +1,10 @@
-//! The store is there, but ill: it answers now and then, or its disk is full.
+//! The store is there, but ill: it answers now and then, or late, or its disk is full.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use fordway_testhost::has_programs;
 use fordway_testhost::namespace::can_test;
@@ -12,9 +13,10 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
     fsopen,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::gateway::timing;
+use crate::late::Late;
 use crate::ownership::{fill, longer_than_a_lease};
 use crate::world::{World, owned};
 
@@ -93,10 +95,42 @@ fn nothing_moves_while_the_store_answers_now_and_then() {
         silent(&mut world, "the store is silent, and leases last");
         world.nats.signal(0, Signal::SIGCONT);
         // Some renewals arrive, others don't.
-        std::thread::sleep(std::time::Duration::from_nanos(timing().renew / 4));
+        std::thread::sleep(Duration::from_nanos(timing().renew / 4));
     }
     assert_eq!(owners(&before), owners(&fill(&mut world)));
     moves_again(&mut world);
+    world.check();
+}
+
+#[test]
+fn nothing_moves_by_itself_while_the_store_is_slow() {
+    if !can_test() || !has_programs(&["nats-server"]) {
+        return;
+    }
+    let mut world =
+        World::with([1, 3, 16], |_, _| (String::new(), json!({ "servers": [Late::url()] })));
+    let late = Late::start(&world.middle);
+    let before = world.settled(&[0, 1, 2]);
+    // Acknowledgements come after half a lease, and after two, when promises of the others are what lasts.
+    let ttl = Duration::from_nanos(timing().ttl);
+    for delay in [ttl / 4, ttl] {
+        late.set(delay);
+        for _ in 0..4 {
+            std::thread::sleep(ttl / 2);
+            let all = world.all();
+            let lasts = |(_, one): &(usize, Value)| one["left_ms"].as_u64() > Some(0);
+            assert!(all.iter().all(lasts), "{delay:?}: {all:?}");
+            assert_eq!(owners(&before), owners(&all), "{delay:?}: nothing moves");
+        }
+        assert!(world.all().iter().all(|(_, one)| one["is_silent"] == true), "{delay:?}");
+        fill(&mut world);
+    }
+    // What an operator wants happens, late.
+    late.set(ttl / 4);
+    moves_again(&mut world);
+    late.set(Duration::ZERO);
+    world.tell(0, "join");
+    world.settled(&[0, 1, 2]);
     world.check();
 }
 

@@ -2,6 +2,7 @@
 
 mod gateway;
 mod ill;
+mod late;
 mod ledger;
 mod nats;
 mod ownership;

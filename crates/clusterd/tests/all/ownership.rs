@@ -1,5 +1,9 @@
 //! Who owns shards while gateways come, go, are killed and stand still, and what becomes of their records.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
 use fordway_testhost::has_programs;
 use fordway_testhost::namespace::can_test;
 use nix::sys::signal::Signal;
@@ -145,6 +149,50 @@ fn translation_goes_on_while_the_store_is_gone() {
     world.tell(0, "drain");
     let drained = world.settled(&[1, 2]);
     assert_eq!(owned(&filled), owned(&drained));
+    world.check();
+}
+
+/// A day, in s.
+const DAY: u64 = 86_400;
+
+#[test]
+fn the_wall_clock_may_say_anything() {
+    if !can_run() || !has_programs(&["clang-19"]) {
+        return;
+    }
+    let mut world = World::new(1, 3, 16);
+    let [file, library] = ["offset", "wall.so"].map(|name| world.folder().join(name));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/wall.c");
+    let mut compiler = Command::new("clang-19");
+    compiler.args(["-shared", "-fPIC", "-Wall", "-Werror", source, "-o"]).arg(&library);
+    assert!(compiler.status().unwrap().success());
+    let offset = File::create(&file).unwrap();
+    let step = |days: i64| offset.write_all_at(&(days * DAY as i64).to_ne_bytes(), 0).unwrap();
+    step(0);
+    world.environment = [("LD_PRELOAD", library), ("WALL_OFFSET", file)]
+        .map(|(name, path)| (name.into(), path.display().to_string()))
+        .into();
+    // The first one's clock stays right.
+    for number in [1, 2] {
+        world.kill(number);
+        world.start(number);
+    }
+    world.settled(&[0, 1, 2]);
+    let before = fill(&mut world);
+    for days in [365, -30] {
+        step(days);
+        longer_than_a_lease();
+        let all = world.settled(&[0, 1, 2]);
+        assert_eq!(owned(&before), owned(&all), "{days} days");
+        let wall = |n: usize| all[n].1["wall_s"].as_u64().unwrap();
+        let [right, wrong] = [wall(0), wall(1)];
+        assert!(right.abs_diff(wrong) > DAY - 60, "{right}, {wrong}: the clock was stepped");
+        for (_, one) in &all {
+            assert!(one["left_ms"].as_u64() > Some(0) && one["is_silent"] == false, "{one}");
+        }
+    }
+    world.tell(1, "drain");
+    assert_eq!(owned(&before), owned(&world.settled(&[0, 2])));
     world.check();
 }
 

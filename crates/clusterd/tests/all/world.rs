@@ -46,7 +46,9 @@ pub(crate) struct World {
     gateways: Vec<Option<Process>>,
     pub(crate) authority: Authority,
     shards: u16,
-    /// What gateways are told of the store: see [`crate::gateway::be`].
+    /// Variables of each gateway's environment.
+    pub(crate) environment: Vec<(String, String)>,
+    /// What gateways are told of the store: see [`crate::gateway::be`]; `servers` instead of the servers' own URLs.
     store: Value,
 }
 
@@ -79,8 +81,17 @@ impl World {
         let hosts = (0..gateways).map(host).collect();
         middle.add_address(&format!("{MIDDLE}/64"), "bridge");
         let nats = Nats::start(&middle, folder.path(), servers, &more);
-        let mut world =
-            Self { folder, middle, hosts, nats, gateways: Vec::new(), authority, shards, store };
+        let mut world = Self {
+            folder,
+            middle,
+            hosts,
+            nats,
+            gateways: Vec::new(),
+            authority,
+            environment: Vec::new(),
+            shards,
+            store,
+        };
         world.gateways.resize_with(gateways.into(), || None);
         for number in 0..gateways {
             let name = format!("gw{number}.example");
@@ -107,17 +118,22 @@ impl World {
             "gateways": self.gateways.len(),
             "shards": self.shards,
             "config": config,
-            "servers": self.nats.urls(),
+            "servers": match &self.store["servers"] {
+                Value::Null => json!(self.nats.urls()),
+                others => others.clone(),
+            },
             "store": self.store,
             "ledger": file(format!("{number}.ledger")),
             "ca": self.authority.certificate.display().to_string(),
             "certificate": file(format!("gw{number}.pem")),
             "key": file(format!("gw{number}.key")),
         });
+        let environment = self.environment.clone();
         let mut child = self.hosts[number].run(move || {
             Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "strangers::strangers_are_refused_and_counted", "--nocapture"])
                 .env(GATEWAY, given.to_string())
+                .envs(environment)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()

@@ -13,6 +13,7 @@ mod observer;
 mod pulses;
 mod routed;
 mod routers;
+mod scaling;
 mod stalls;
 mod store;
 mod world;

@@ -43,6 +43,11 @@ impl Store {
         self.servers[n] = Some(server);
     }
 
+    /// The processes of those that run.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.servers.iter().flatten().map(|server| server.0.id()).collect()
+    }
+
     /// Kills one.
     pub(super) fn kill(&mut self, n: usize) {
         self.servers[n] = None;

@@ -26,6 +26,16 @@ pub(super) struct World {
     pub(super) folders: Vec<RunDir>,
 }
 
+/// What gateways' files say.
+pub(super) struct Setting<'a> {
+    /// Lines about the translator.
+    pub(super) engine: &'a str,
+    pub(super) ttl: &'a str,
+    pub(super) shards: u64,
+    /// Lines about the cluster.
+    pub(super) cluster: &'a str,
+}
+
 impl World {
     /// Two gateways and a router that sends everything to the first one.
     pub(super) fn new() -> World {
@@ -87,8 +97,14 @@ impl World {
         World { router, exit, gateways, client, server, store, folders }
     }
 
-    /// Writes the gateways' files: certificates of an authority of their own, and one key. `engine`: lines about it.
+    /// Writes the gateways' files. `engine`: lines about it.
     pub(super) fn configure(&self, engine: &str, ttl: &str) {
+        self.configure_as(&Setting { engine, ttl, shards: SHARDS, cluster: "" });
+    }
+
+    /// Writes the gateways' files: certificates of an authority of their own, and one key.
+    pub(super) fn configure_as(&self, setting: &Setting<'_>) {
+        let Setting { engine, ttl, shards, cluster } = setting;
         let authority = Authority::new(self.folders[0].path(), "authority");
         let mut shared = String::new();
         for number in 1..=self.folders.len() {
@@ -107,7 +123,7 @@ impl World {
             let text = format!(
                 "[[translator]]\nname = 'nat64'\nmode = 'nat64'\n{engine}\nsubscriber_len = 56\n\
                  pool6 = ['2001:db8:64::/96']\npool4 = ['203.0.113.0/26']\n\
-                 [cluster]\nname = '{name}'\nshards = {SHARDS}\nttl = '{ttl}'\nkey_file = '{}'\n\
+                 [cluster]\nname = '{name}'\nshards = {shards}\nttl = '{ttl}'\n{cluster}\nkey_file = '{}'\n\
                  certificate = '{}'\nkey = '{}'\nauthority = '{}'\n{shared}",
                 secret.display(),
                 certificate.display(),
@@ -153,6 +169,7 @@ impl World {
     }
 }
 
-fn host(subscriber: u64) -> String {
+/// A subscriber's address.
+pub(super) fn host(subscriber: u64) -> String {
     format!("2001:db8:1:{subscriber}00::1")
 }
