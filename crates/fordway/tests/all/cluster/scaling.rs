@@ -280,7 +280,7 @@ fn scaling_is_measured_and_modelled() {
          store, ms/s | to and from it, kB/s | known packet, machine, ns |"
     );
     println!("|{}", "--:|".repeat(14));
-    let rows = [(1, 16), (2, 16), (3, 16), (2, 256), (8, 64)].map(|(gateways, shards)| {
+    let rows = [(1, 16), (2, 16), (3, 16), (2, 128), (8, 64)].map(|(gateways, shards)| {
         let row = measure(gateways, shards, gateways <= 3);
         let (idle, flow) = (row.idle, row.flow);
         println!(

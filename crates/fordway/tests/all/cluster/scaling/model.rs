@@ -24,10 +24,13 @@ pub(super) struct Model {
     /// Octets between gateways for it, and of their memory.
     octets: f64,
     memory: f64,
-    /// Each second of the store, for itself, for each gateway, and for each pair of gateways, of which one writes and the other is told; and its
-    /// octets.
-    store: [f64; 3],
+    /// Octets to and from the store each second, for itself, for each gateway, and for each pair of gateways, of which one writes and the
+    /// other is told.
     stored: [f64; 3],
+    /// What the store spends each second for itself and each gateway, if many are as few; and for an octet with many: more of them
+    /// are cheaper, since it takes several at once.
+    store: [f64; 2],
+    octet: f64,
     /// A packet that is handed over, more than one that is not.
     handed: f64,
 }
@@ -46,7 +49,8 @@ impl Model {
             (row.packet - one.packet) / others / 1e9
         };
         let mean = |of: fn(&Row) -> u64| f64::midpoint(of(two) as f64, of(three) as f64);
-        let points = [one, three, many];
+        let store = |row: &Row| row.idle.store as f64 / 1e9;
+        let by_gateway = (store(many) - store(one)) / (gateways(many) - gateways(one));
         Model {
             own: rest(two) - 2.0 * each,
             each,
@@ -54,8 +58,9 @@ impl Model {
             session: mean(|row| row.flow.gateways) / 1e9,
             octets: mean(|row| row.flow.between),
             memory: mean(|row| row.flow.memory),
-            store: parabola(points.map(|row| (gateways(row), row.idle.store as f64 / 1e9))),
-            stored: parabola(points.map(|row| (gateways(row), row.idle.stored as f64))),
+            stored: parabola([one, three, many].map(|row| (gateways(row), row.idle.stored as f64))),
+            store: [store(one) - by_gateway, by_gateway],
+            octet: store(many) / many.idle.stored as f64,
             handed: f64::midpoint(handed(two), handed(three)),
         }
     }
@@ -77,16 +82,22 @@ impl Model {
         SESSIONS / gateways * self.session
     }
 
-    /// What the store spends each second, or carries.
-    fn of_store(parts: &[f64; 3], gateways: f64) -> f64 {
-        parts[0] + parts[1] * gateways + parts[2] * gateways * gateways
+    /// Octets to and from the store in a second.
+    fn stored(&self, gateways: f64) -> f64 {
+        self.stored[0] + self.stored[1] * gateways + self.stored[2] * gateways * gateways
+    }
+
+    /// Parts of one processor that the store takes: the least, if what was measured goes on, and the most, if octets get no cheaper.
+    fn store(&self, gateways: f64) -> [f64; 2] {
+        let least = self.store[0] + self.store[1] * gateways;
+        [least, least.max(self.stored(gateways) * self.octet)]
     }
 
     /// Its costs, and what follows for more gateways.
     pub(super) fn table(&self) -> String {
         let mut text = format!(
             "\nCosts: a member {:.2} ms/s and {:.3} ms/s for each gateway and {:.4} ms/s for each shard; a session told {:.1} µs, {:.0} octets, \
-             {:.0} octets of memory; the store {:.2} ms/s, {:.2} ms/s for each gateway and {:.3} ms/s for each pair; a packet handed over {:.0} ns.\n\n\
+             {:.0} octets of memory; the store {:.1} ms/s and {:.1} ms/s for each gateway, or {:.2} µs for an octet; a packet handed over {:.0} ns.\n\n\
              | gateways | sessions each, million, own and as a standby | memory, GiB each | without new sessions, % of a processor | \
              new sessions, million/s of all | between gateways, Mbit/s each | a newcomer, s | store, % of a processor | store, Mbit/s | \
              packets from IPv6 handed over, % |\n|{}\n",
@@ -98,7 +109,7 @@ impl Model {
             self.memory,
             self.store[0] * 1e3,
             self.store[1] * 1e3,
-            self.store[2] * 1e3,
+            self.octet * 1e6,
             self.handed * 1e9,
             "--:|".repeat(10),
         );
@@ -106,17 +117,19 @@ impl Model {
             let sessions = 2.0 * SESSIONS / gateways;
             // Both owner and standby have the entry; what they remember is of both together.
             let memory = sessions * (ENTRY + self.memory / 2.0);
+            let [least, most] = self.store(gateways);
             writeln!(
                 text,
-                "| {gateways} | {:.1} | {:.1} | {:.1} | {:.2} | {:.0} | {:.0} | {:.1} | {:.1} | {:.0} |",
+                "| {gateways} | {:.1} | {:.1} | {:.1} | {:.2} | {:.0} | {:.0} | {:.0} to {:.0} | {:.1} | {:.0} |",
                 sessions / 1e6,
                 memory / f64::from(1 << 30),
                 self.standing(gateways) * 100.0,
                 self.rate(gateways) / 1e6,
                 self.rate(gateways) / gateways * self.octets * 8.0 / 1e6,
                 self.newcomer(gateways),
-                Self::of_store(&self.store, gateways) * 100.0,
-                Self::of_store(&self.stored, gateways) * 8.0 / 1e6,
+                least * 100.0,
+                most * 100.0,
+                self.stored(gateways) * 8.0 / 1e6,
                 (gateways - 1.0) / gateways * 100.0,
             )
             .unwrap();
@@ -150,7 +163,7 @@ mod tests {
                 shards,
                 idle: Spent {
                     gateways: idle,
-                    store: 7_000_000 + 100_000 * gateways + 20_000 * gateways * gateways,
+                    store: 7_000_000 + 100_000 * gateways,
                     stored: 3000 * gateways * gateways,
                     ..Spent::default()
                 },
@@ -164,8 +177,11 @@ mod tests {
         let model = Model::new(&all.map(|(gateways, shards)| row(gateways, shards)));
         let found = [model.own, model.each, model.shard, model.session, model.handed];
         let found = [&found[..], &model.store].concat();
-        let expected = [5e-3, 1e-4, 1e-6, 9e-6, 6e-7, 7e-3, 1e-4, 2e-5];
-        assert!((Model::of_store(&model.stored, 64.0) - 3000.0 * 4096.0).abs() < 1e-3);
+        let expected = [5e-3, 1e-4, 1e-6, 9e-6, 6e-7, 7e-3, 1e-4];
+        assert!((model.stored(64.0) - 3000.0 * 4096.0).abs() < 1e-3);
+        // 7.8 ms/s for 192,000 octets/s.
+        let [least, most] = model.store(64.0);
+        assert!((least - 13.4e-3).abs() < 1e-9 && (most - 7.8e-3 * 64.0).abs() < 1e-9);
         for (found, expected) in found.iter().zip(expected) {
             assert!((found / expected - 1.0).abs() < 1e-6, "{found} {expected}");
         }
