@@ -25,7 +25,7 @@ use rustix::net::sockopt::set_socket_send_buffer_size_force;
 use serde::{Deserialize, Serialize};
 
 use crate::namespace::NamespaceId;
-use crate::netlink::{connect, explanation_of, next, serialize};
+use crate::netlink::{connect, explanation_of, next, receive, serialize};
 use crate::{Error, Result};
 use expression::Expression;
 use message::{Message, long, nested, number, text};
@@ -359,12 +359,12 @@ impl Netfilter {
         self.socket.send(all, 0).map_err(|error| failed(error, None))?;
         let mut answers = Vec::new();
         let mut refused = None;
+        let mut datagram = Vec::new();
         loop {
-            let (datagram, _) = match self.socket.recv_from_full() {
-                Ok(received) => received,
-                // After an error the kernel may leave the acknowledgement out.
-                Err(error) => return Err(refused.unwrap_or_else(|| failed(error, None))),
-            };
+            // After an error the kernel may leave the acknowledgement out.
+            if let Err(error) = receive(&self.socket, &mut datagram) {
+                return Err(refused.unwrap_or_else(|| failed(error, None)));
+            }
             let mut rest = datagram.as_slice();
             while let Some(message) = next(&mut rest, false) {
                 let message = message.map_err(unexpected)?;

@@ -191,8 +191,9 @@ where
     socket.send(&request, 0).map_err(|error| failed(error, None))?;
 
     let mut interrupted = false;
+    let mut datagram = Vec::new();
     loop {
-        let (datagram, _) = socket.recv_from_full().map_err(|error| failed(error, None))?;
+        receive(socket, &mut datagram).map_err(|error| failed(error, None))?;
         let mut rest = datagram.as_slice();
         while let Some(answer) = next(&mut rest, skips) {
             let answer = answer.map_err(unexpected)?;
@@ -219,6 +220,20 @@ where
             }
         }
     }
+}
+
+/// Octets that each of the kernel's datagrams has room in, which are no longer than half of it, for a reader that takes so many.
+const DATAGRAM: usize = 1 << 16;
+
+/// Takes a datagram, in one call: what it is as long as is not asked first.
+pub(crate) fn receive(socket: &Socket, datagram: &mut Vec<u8>) -> io::Result<()> {
+    datagram.clear();
+    datagram.reserve(DATAGRAM);
+    let length = socket.recv(datagram, libc::MSG_TRUNC)?;
+    if length > datagram.len() {
+        return Err(io::Error::other(format!("an answer of {length} octets")));
+    }
+    Ok(())
 }
 
 /// Takes the next message off the octets of a datagram. In a list (`is_list`), objects of a kind that is not known
