@@ -10,6 +10,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 /// What to do.
@@ -93,6 +94,7 @@ pub fn monotonic_ms() -> f64 {
 
 /// Does it.
 pub fn measure(wanted: &Wanted) -> std::io::Result<Pulsed> {
+    raise_descriptors()?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let (began, began_ms) = (Instant::now(), monotonic_ms());
     let mut all: Vec<Connection> = Vec::new();
@@ -176,6 +178,12 @@ pub fn measure(wanted: &Wanted) -> std::io::Result<Pulsed> {
     })
 }
 
+/// Lets this process have as many descriptors as it may: each connection has one, and 1,024 are the default.
+fn raise_descriptors() -> std::io::Result<()> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+}
+
 fn ms(from: Instant, until: Instant) -> f64 {
     until.duration_since(from).as_secs_f64() * 1e3
 }
@@ -251,6 +259,7 @@ impl Connection {
 
 /// Answers on a port, by TCP and UDP, for ever.
 pub fn serve(port: u16) -> std::io::Result<()> {
+    raise_descriptors()?;
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     let (listener, socket) = (TcpListener::bind(any)?, UdpSocket::bind(any)?);
     answer(&listener, &socket)
@@ -333,6 +342,16 @@ mod tests {
             assert!(fate.longest.ms > 0.0 && fate.longest.from_ms <= last, "{fate:?}");
         }
         assert!(told.silence.ms > 0.0 && told.began_ms <= monotonic_ms());
+    }
+
+    #[test]
+    fn connections_may_take_all_descriptors_that_this_process_may_have() {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        // One fewer, so that other tests of this process miss nothing.
+        let current = maximum.map_or(Some(1 << 20), |most| Some(most - 1));
+        setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+        raise_descriptors().unwrap();
+        assert_eq!(getrlimit(Resource::Nofile).current, maximum);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::cli::{Cli, Probe, Tester};
 use crate::error::{EXIT_DONE, EXIT_FAILED, LabError, Result};
 use crate::load::tester::Ends;
 use crate::probe::{client, dial, names, server, start};
+use crate::process;
 
 /// How long a door is knocked at.
 const KNOCK: Duration = Duration::from_millis(200);
@@ -122,9 +123,10 @@ pub(super) fn tester(tester: Tester) -> Result<u8> {
             let wanted = pulses::Wanted {
                 target,
                 connections,
-                period: Duration::from_millis(20),
-                every: Duration::from_millis(10),
-                datagrams: Duration::from_millis(2),
+                // A slow machine is given the same work in more time.
+                period: process::patience(Duration::from_millis(20)),
+                every: process::patience(Duration::from_millis(10)),
+                datagrams: process::patience(Duration::from_millis(2)),
                 length: duration(seconds)?,
             };
             super::print_json(&pulses::measure(&wanted).map_err(LabError::file("pulses"))?)

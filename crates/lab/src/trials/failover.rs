@@ -1,5 +1,7 @@
 //! What remains of connections when a gateway dies that has a standby.
 
+use std::time::Duration;
+
 use fordway_data::spec::Metric;
 use fordway_data::trial::Trial;
 use fordway_load::pulses::{Fate, Pulsed};
@@ -7,11 +9,12 @@ use fordway_load::pulses::{Fate, Pulsed};
 use super::{Lack, Measured, Values, now};
 use crate::error::{LabError, Result};
 use crate::load::pulses as load;
+use crate::process::patience;
 
 /// Connections older than this when the gateway dies have to go on.
-const OLD_MS: f64 = 1000.0;
+const OLD: Duration = Duration::from_secs(1);
 /// For so long an octet may be under way when it is all over.
-const GONE_MS: f64 = 2000.0;
+const GONE: Duration = Duration::from_secs(2);
 
 /// Lets the gateway die, and looks at its connections.
 pub(super) fn measure(at: &Measured<'_>, trial: &mut Trial, values: &mut Values) -> Result<()> {
@@ -56,14 +59,15 @@ struct Found {
 
 impl Found {
     fn of(pulsed: &Pulsed, died_ms: f64) -> Self {
+        let [old_ms, gone_ms] = [OLD, GONE].map(|it| patience(it).as_secs_f64() * 1e3);
         let open = || pulsed.connections.iter().filter(|fate| fate.opened_ms < died_ms);
         let age = |fate: &Fate| died_ms - fate.opened_ms;
         let goes_on = |fate: &&Fate| {
             let is_answered = fate.last_ms.is_some_and(|last| last > died_ms);
-            is_answered && fate.ended.is_none() && fate.missing_ms < GONE_MS
+            is_answered && fate.ended.is_none() && fate.missing_ms < gone_ms
         };
         let lost = || open().filter(|fate| !goes_on(fate));
-        let is_old = |fate: &&Fate| age(fate) > OLD_MS;
+        let is_old = |fate: &&Fate| age(fate) > old_ms;
         Self {
             old: open().filter(is_old).count() as u64,
             broken: lost().filter(is_old).count() as u64,
