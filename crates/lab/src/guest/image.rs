@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{LabError, Result};
 use crate::process::{self, Output, find_program, run_str};
 
-/// Where images stay: some 600 MiB each.
+/// Where images stay: some 700 MiB each.
 const CACHE: &str = "/var/cache/fordway-lab";
 /// First process of the guest.
 const INIT: &str = include_str!("init");
@@ -22,6 +22,7 @@ const PACKAGES: &[&str] = &[
     "apache2-bin",
     "apache2-utils",
     "bind9",
+    "conntrackd",
     "curl",
     "dnsperf",
     "ethtool",
@@ -30,11 +31,14 @@ const PACKAGES: &[&str] = &[
     "iputils-ping",
     "jool-dkms",
     "jool-tools",
+    "keepalived",
     "kmod",
     "linux-headers-cloud-amd64",
     "linux-image-cloud-amd64",
+    "nats-server",
     "nftables",
     "nginx-light",
+    "openssl",
     "procps",
     "squid",
     "tayga",
