@@ -35,6 +35,7 @@ const PACKAGES: &[&str] = &[
     "kmod",
     "linux-headers-cloud-amd64",
     "linux-image-cloud-amd64",
+    "mount",
     "nats-server",
     "nftables",
     "nginx-light",
