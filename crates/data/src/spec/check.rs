@@ -217,10 +217,11 @@ fn contradictions(check: &mut Check<'_>, at: &str, arm: &MechanismSpec, all: &[M
     entries(check, at, arm);
     let known = arm.standby.is_none_or(|standby| match arm.implementation.as_str() {
         "fordway" => arm.kind == Kind::Nat64,
-        program => program == "nftables" && standby == Standby::TakesOver,
+        "nftables" => standby == Standby::TakesOver,
+        program => program == "jool" && arm.kind == Kind::Nat64 && standby == Standby::TakesOver,
     });
     if !known {
-        let message = "a NAT64 by fordway has a standby, and one that takes over is also known of NAT44 by nftables";
+        let message = "a NAT64 by fordway has a standby, and one that takes over is also known of NAT44 by nftables and NAT64 by jool";
         check.wrong(&own("standby"), message.to_owned(), "leave standby out".to_owned());
     }
     let given = [

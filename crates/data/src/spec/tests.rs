@@ -78,6 +78,26 @@ fn an_arm_that_cannot_be_is_refused_with_what_to_write() {
 }
 
 #[test]
+fn a_standby_is_refused_where_none_is_known() {
+    let with = |arm: &str, change: (&str, &str)| {
+        let mut spec = Experiment::find("failover").unwrap();
+        let arm = spec.mechanisms.iter_mut().find(|m| m.name == arm).unwrap();
+        let text = toml::to_string(arm).unwrap();
+        *arm = toml::from_str(&text.replace(change.0, change.1)).unwrap();
+        let parsed = Experiment::parse(&toml::to_string(&spec).unwrap());
+        parsed.map_or_else(|error| error.to_string().contains("has a standby"), |_| false)
+    };
+    let told = ("takes-over", "told");
+    assert!(with("nat64-jool", told) && with("nat44-conntrackd", told));
+    assert!(!with("nat64-user", told), "a cluster is also told alone");
+    assert!(with("nat64-jool", ("\"jool\"", "\"tayga\"")));
+    assert!(with("nat64-jool", ("\"nat64\"", "\"siit\"")));
+    for arm in ["nat64-jool", "nat44-conntrackd", "nat64-user"] {
+        assert!(!with(arm, ("", "")), "{arm}");
+    }
+}
+
+#[test]
 fn a_run_that_names_nothing_known_is_refused() {
     let run = "[run]\nprofile = \"quick\"\nseed = 1\nblocks = 1\ndurations_s = [1]\n\
                clocksources = []\noffloads = true\nmechanisms = [\"native-v6\"]\n\

@@ -7,12 +7,13 @@ use fordway_data::addresses::{
 use fordway_data::spec::Kind;
 
 use super::{Availability, Context, Deployed, Forget, Mechanism, Memory};
-use crate::backend::must;
+use crate::backend::{Backend, Place, must};
 use crate::error::Result;
 use crate::host::memory;
 use crate::process::{find_program, run_str};
 
-const INSTANCE: &str = "fordway-lab";
+/// An instance is one of its namespace.
+pub(super) const INSTANCE: &str = "fordway-lab";
 /// Ports of each address that sessions may have.
 const PORTS: &str = "1024-65535";
 
@@ -30,6 +31,25 @@ fn loaded(module: &str) -> bool {
 
 fn usable(module: &str) -> bool {
     loaded(module) || run_str(&["modprobe", "--dry-run", module]).is_ok_and(|f| f.status.success())
+}
+
+/// Sets an instance up in a place, and gives the first of its commands and all of them as text.
+pub(super) fn add(
+    backend: &dyn Backend,
+    place: &Place,
+    kind: Kind,
+) -> Result<(Vec<String>, String)> {
+    let module = program(kind);
+    if !loaded(module) {
+        run_str(&["modprobe", module])?.ok()?;
+    }
+    let commands = commands(kind);
+    for argv in &commands {
+        must(backend, place, argv)?;
+    }
+    let config: Vec<String> = commands.iter().map(|argv| argv.join(" ")).collect();
+    let argv = commands[0].iter().map(ToString::to_string).collect();
+    Ok((argv, config.join("\n")))
 }
 
 /// The commands that set an instance up.
@@ -75,18 +95,9 @@ impl Mechanism for Jool {
     }
 
     fn deploy(&self, context: Context<'_>) -> Result<Deployed> {
-        let kind = context.spec.kind;
-        let module = program(kind);
-        if !loaded(module) {
-            run_str(&["modprobe", module])?.ok()?;
-        }
-        let commands = commands(kind);
-        for argv in &commands {
-            must(context.backend, context.network.translator(context.spec), argv)?;
-        }
-        let config: Vec<String> = commands.iter().map(|argv| argv.join(" ")).collect();
-        let argv = commands[0].iter().map(ToString::to_string).collect();
-        Ok(Deployed { config: config.join("\n"), argv, ..Deployed::default() })
+        let place = context.network.translator(context.spec);
+        let (argv, config) = add(context.backend, place, context.spec.kind)?;
+        Ok(Deployed { config, argv, ..Deployed::default() })
     }
 
     fn forget<'a>(&self, context: Context<'a>) -> Forget<'a> {

@@ -346,8 +346,9 @@ pub(crate) fn of_arm(arm: &MechanismSpec, fordway: Option<&Path>) -> Result<Box<
         return Ok(Box::new(xlat464::Xlat464::new(&arm.implementation, fordway)?));
     }
     if let Some(role) = arm.standby {
-        return Ok(match arm.kind {
-            Kind::Nat44 => Box::new(standby::Pair),
+        return Ok(match arm.implementation.as_str() {
+            "nftables" => Box::new(standby::Pair),
+            "jool" => Box::new(standby::Joold),
             _ => Box::new(standby::Standby::new(fordway, role)),
         });
     }

@@ -3,6 +3,7 @@
 //! the store is with it, since it would be gone otherwise; of three servers two would remain.
 
 mod conntrackd;
+mod joold;
 mod vrrp;
 
 use std::fs::{Permissions, create_dir_all};
@@ -32,6 +33,7 @@ const TTL: Duration = Duration::from_millis(500);
 const JOINED: Duration = Duration::from_secs(20);
 
 pub(super) use conntrackd::Pair;
+pub(super) use joold::Joold;
 
 /// The gateway, twice.
 pub(super) struct Standby {
