@@ -22,6 +22,7 @@ const PACKAGES: &[&str] = &[
     "apache2-bin",
     "apache2-utils",
     "bind9",
+    "conntrack",
     "conntrackd",
     "curl",
     "dnsperf",

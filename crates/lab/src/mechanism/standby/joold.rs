@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::{JOINED, vrrp};
 use crate::backend::{Place, must};
 use crate::error::{LabError, Result};
-use crate::load::ping::{self, Single};
 use crate::mechanism::jool::{self, INSTANCE, Jool};
 use crate::mechanism::{Availability, Context, Deployed, Mechanism, Memory, no_middle};
 use crate::process::{self, Output, find_program};
@@ -76,12 +75,13 @@ impl Joold {
     /// Waits until the standby knows a session that it has not carried: of a ping through the other box.
     fn joined(context: Context<'_>, standby: &Place, parts: &mut [Deployed]) -> Result<()> {
         let network = context.network;
-        let probe = Single { size: 56, ttl: None, whole: false, count: "1" };
+        let target = network.target.to_string();
+        let probe = ["ping", "-n", "-q", "-c", "1", "-W", "0.5", &target];
         let argv = echoes();
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let ready = process::poll(JOINED, || {
             // The session is what counts, whether an answer comes or not.
-            drop(ping::single(context.backend, &network.app, network.target, probe));
+            drop(must(context.backend, &network.app, &probe));
             let known = must(context.backend, standby, &argv);
             let known = known.is_ok_and(|said| !said.stdout.trim().is_empty());
             (known || parts.iter_mut().any(Deployed::gone)).then_some(known)
