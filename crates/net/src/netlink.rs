@@ -222,10 +222,10 @@ where
     }
 }
 
-/// Octets that each of the kernel's datagrams has room in, which are no longer than half of it, for a reader that takes so many.
+/// Octets of the buffer for answers. The kernel puts at most 32 KiB of a list into a datagram, however large the buffer is.
 const DATAGRAM: usize = 1 << 16;
 
-/// Takes a datagram, in one call: what it is as long as is not asked first.
+/// Takes a datagram in one call, without asking for its length first. One that the buffer does not hold is an error.
 pub(crate) fn receive(socket: &Socket, datagram: &mut Vec<u8>) -> io::Result<()> {
     datagram.clear();
     datagram.reserve(DATAGRAM);

@@ -9,6 +9,7 @@ use fordway_testhost::namespace::can_test;
 use nix::sys::signal::Signal;
 
 use crate::gateway::{TABLE, timing};
+use crate::ledger::{self, Span};
 use crate::world::{MIDDLE, World, address, owned};
 
 /// Records in each shard.
@@ -179,11 +180,18 @@ fn the_wall_clock_may_say_anything() {
     }
     world.settled(&[0, 1, 2]);
     let before = fill(&mut world);
+    // Each owner of a shard has an epoch of its own, the same gateway a second time, too.
+    let owners = |world: &World| {
+        let last = |spans: Vec<Span>| spans.iter().map(|it| (it.epoch, it.gateway)).max();
+        ledger::read(world.folder(), 3).into_values().map(last).collect::<Vec<_>>()
+    };
+    let first = owners(&world);
     for days in [365, -30] {
         step(days);
         longer_than_a_lease();
         let all = world.settled(&[0, 1, 2]);
         assert_eq!(owned(&before), owned(&all), "{days} days");
+        assert_eq!(first, owners(&world), "{days} days: nothing moves");
         let wall = |n: usize| all[n].1["wall_s"].as_u64().unwrap();
         let [right, wrong] = [wall(0), wall(1)];
         assert!(right.abs_diff(wrong) > DAY - 60, "{right}, {wrong}: the clock was stepped");

@@ -1,4 +1,4 @@
-//! What one, two and three gateways cost, in time of processors: figures for people, and a model of more gateways made of them.
+//! What one, two, three and eight gateways cost, in time of processors: figures for people, and a model of more gateways made of them.
 
 mod model;
 
@@ -26,7 +26,7 @@ const KNOWN: u64 = 1_000_000;
 /// Nothing listens there, and nothing is answered.
 const SINK: u16 = 9;
 
-/// Processors' time in ns, messages and octets, since they began.
+/// Processors' time in ns since they began, and octets.
 #[derive(Clone, Copy, Default)]
 struct Spent {
     /// Of all processors of the machine: sender, gateways, receiver, store.
@@ -153,18 +153,18 @@ impl Gateways<'_> {
         self.world.until("all own shards", &self.all, is);
     }
 
-    /// What it takes to do something until standbys know all; and how long it took.
-    fn during<T>(&self, what: impl FnOnce() -> T) -> (Spent, Duration, T) {
+    /// What it takes to do something, and how long.
+    fn during(&self, what: impl FnOnce()) -> (Spent, Duration) {
         let (before, began) = (self.spent(), Instant::now());
-        let result = what();
-        (self.spent() - before, began.elapsed(), result)
+        what();
+        (self.spent() - before, began.elapsed())
     }
 
     /// Measures new flows and packets of known ones.
     fn carry(&self, row: &mut Row) {
         let world = self.world;
         let (before, began) = (self.spent(), Instant::now());
-        let (opening, took, ()) = self.during(|| open(world, FLOWS));
+        let (opening, took) = self.during(|| open(world, FLOWS));
         self.told();
         let told = self.spent() - before;
         row.made = (self.records() - SUBSCRIBERS) / 2;
@@ -180,12 +180,12 @@ impl Gateways<'_> {
             ..per(Spent { gateways, ..told }, row.made as f64)
         };
         repeat(world, KNOWN / 10);
-        let (spent, _, ()) = self.during(|| repeat(world, KNOWN));
+        let (spent, _) = self.during(|| repeat(world, KNOWN));
         row.packet = spent.machine as f64 / KNOWN as f64;
     }
 }
 
-/// Sends a datagram of a flow, whose port is its own.
+/// Sends a datagram from the source port that is this flow's alone.
 fn send(flow: u64) -> UdpSocket {
     let to: Ipv6Addr = "2001:db8:64::198.51.100.2".parse().unwrap();
     let source: Ipv6Addr = host(1 + flow % SUBSCRIBERS).parse().unwrap();
@@ -195,6 +195,7 @@ fn send(flow: u64) -> UdpSocket {
     socket
 }
 
+/// Sends the first datagram of so many flows.
 fn open(world: &World, flows: u64) {
     world.client.inside(move || (0..flows).for_each(|flow| drop(send(flow))));
 }
@@ -225,6 +226,7 @@ struct Row {
     packet: f64,
 }
 
+/// The same for one of so many.
 fn per(spent: Spent, unit: f64) -> Spent {
     let by = |value: u64| (value as f64 / unit).round() as u64;
     Spent {
@@ -258,7 +260,7 @@ fn measure(gateways: u16, shards: u64, carries: bool) -> Row {
     let daemons = all.iter().map(|gateway| world.start(*gateway)).collect();
     let it = Gateways { world: &world, daemons, all, shards };
     it.settled();
-    let (idle, took, ()) = it.during(|| thread::sleep(IDLE));
+    let (idle, took) = it.during(|| thread::sleep(IDLE));
     let idle = per(idle, took.as_secs_f64());
     let mut row = Row { gateways: gateways.into(), shards, idle, ..Row::default() };
     if carries {
