@@ -33,8 +33,8 @@ mod stream;
 pub use cluster::{Action, Cluster, Command, GatewayStatus, Input, Phase, Role, ShardStatus};
 pub use placement::ranking;
 pub use record::{
-    Digest, Encoded, Incarnation, Key, LeaseRecord, Malformed, Member, Message, Nanos, Peers,
-    Record, RecordKey, Revision, ShardRecord, Status, Step, Value, decode, encode,
+    Digest, Encoded, Incarnation, Key, LeaseRecord, Malformed, Member, Message, Nanos, Octets,
+    Peers, Record, RecordKey, Revision, ShardRecord, Status, Step, Value, decode, encode,
 };
 pub use settings::{Fencing, Settings, Timing, WrongTiming};
 pub use shard::{MAX_SHARDS, Shard, ShardMap, WrongShards};

@@ -20,8 +20,10 @@ use tokio::sync::Notify;
 use crate::data_path::{Change, DataPath};
 use crate::owners::Owners;
 
+use changes::Changes;
 use stops::Stops;
 
+mod changes;
 mod stops;
 
 /// Between two looks at changed sessions.
@@ -40,8 +42,6 @@ const PACE: (u32, Duration) = (32, Duration::from_millis(50));
 const HASTE: (u32, Duration) = (8, INTERVAL);
 /// Between two looks whether bursts of packets are over.
 const SOON: Duration = Duration::from_micros(100);
-/// Records that are given at once.
-const BATCH: usize = 256;
 /// For so long unknown packets are not answered after a take-over.
 const QUIET: Duration = Duration::from_secs(1);
 
@@ -58,7 +58,7 @@ pub enum TablesError {
 
 struct State {
     replica: Replica,
-    changes: Vec<Change>,
+    changes: Changes,
     stops: Stops,
     /// Applied records that the replica could not remember.
     forgotten: BTreeSet<(u16, RecordKey)>,
@@ -105,19 +105,6 @@ pub struct TablesSettings {
     pub ways: BTreeMap<Member, u32>,
     /// Waits until programs in the kernel, which change the tables as well, have ended that run now. `None`: there are none.
     pub programs: Option<fn()>,
-}
-
-/// Takes a change to the others.
-fn put(changes: &mut Vec<Change>, change: &replica::Change<'_>) {
-    let record = Record { key: change.key, value: change.value.map(Into::into) };
-    match changes.last_mut() {
-        Some(Change::Records(shard, records))
-            if shard.0 == change.shard && records.len() < BATCH =>
-        {
-            records.push(record);
-        }
-        _ => changes.push(Change::Records(Shard(change.shard), vec![record])),
-    }
 }
 
 impl Shared {
@@ -195,7 +182,7 @@ impl Shared {
     /// Looks at some changed sessions. Gives whether there may be more.
     fn look_at_changed(&self, state: &mut State) -> bool {
         let State { replica, changes, .. } = state;
-        let mut tell = |change: replica::Change<'_>| put(changes, &change);
+        let mut tell = |change: replica::Change<'_>| changes.put(&change);
         let looked = self.with(|nat, _, now| replica.look_at_changed(nat, now, CHUNK, &mut tell));
         let Some(looked) = looked else { return false };
         state.is_looking = !looked.is_complete;
@@ -227,7 +214,7 @@ impl Shared {
     /// Looks at a chunk of entries. Gives whether the scan is complete.
     fn scan(&self, state: &mut State) -> bool {
         let State { replica, changes, .. } = state;
-        let mut tell = |change: replica::Change<'_>| put(changes, &change);
+        let mut tell = |change: replica::Change<'_>| changes.put(&change);
         let scanned =
             self.with(|nat, sweeper, now| replica.scan(nat, sweeper, now, CHUNK, &mut tell));
         state.is_scanning = scanned.is_some_and(|scanned| !scanned.is_complete);
@@ -245,7 +232,9 @@ impl Shared {
     /// A shard of which nothing is in translation any more is not this gateway's.
     fn let_go(&self, state: &mut State, shard: Shard, ticket: Option<u64>) {
         self.with(|nat, sweeper, now| state.replica.lose(nat, sweeper, now, shard.0));
-        state.changes.extend(ticket.map(|ticket| Change::Stopped(shard, ticket)));
+        if let Some(ticket) = ticket {
+            state.changes.stopped(shard, ticket);
+        }
     }
 
     /// Another gateway's records are to come: a stop of the shard is done now.
@@ -303,7 +292,7 @@ impl Tables {
         shards.lease(Duration::ZERO);
         let state = Mutex::new(State {
             replica,
-            changes: Vec::new(),
+            changes: Changes::default(),
             stops: Stops::default(),
             forgotten: BTreeSet::new(),
             is_looking: false,
@@ -365,10 +354,10 @@ impl DataPath for Tables {
         state.stops.take(shard);
         if !shared.shards.owns(shard.0) {
             for key in state.take_forgotten(shard) {
-                put(&mut state.changes, &replica::Change { shard: shard.0, key, value: None });
+                state.changes.put(&replica::Change { shard: shard.0, key, value: None });
             }
             let State { replica, changes, .. } = &mut *state;
-            let mut tell = |change: replica::Change<'_>| put(changes, &change);
+            let mut tell = |change: replica::Change<'_>| changes.put(&change);
             shared.with(|nat, sweeper, now| {
                 replica.take_over(nat, sweeper, now, shard.0, &mut tell);
             });
@@ -401,7 +390,7 @@ impl DataPath for Tables {
         // Nothing would be told any more, so this gateway must not own shards: its lease ends with the member's thread.
         let has_ended = |thread: &JoinHandle<()>| thread.is_finished();
         assert!(!self.thread.as_ref().is_some_and(has_ended), "the scan of the tables has ended");
-        std::mem::take(&mut self.shared.lock().changes)
+        self.shared.lock().changes.take()
     }
 
     fn stop(&mut self, shard: Shard, ticket: u64) {
@@ -449,7 +438,7 @@ impl DataPath for Tables {
             records.push(Record { key: change.key, value: change.value.map(Into::into) });
         };
         let is_last = state.replica.chunk(shard.0, after.as_ref(), most, &mut tell);
-        (std::mem::take(&mut state.changes), records, is_last)
+        (state.changes.take(), records, is_last)
     }
 }
 

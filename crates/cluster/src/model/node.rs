@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::cluster::{Action, Cluster, Input};
-use crate::record::{Message, Nanos, Record, RecordKey};
+use crate::record::{Message, Nanos, Octets, Record, RecordKey};
 use crate::shard::Shard;
 
 use super::Setup;
@@ -16,9 +16,9 @@ pub(super) struct Table {
     /// A stop that is asked for: packets that began before may be in translation, until the deadline that they saw.
     stopping: Option<(u64, Nanos)>,
     epoch: u64,
-    records: BTreeMap<RecordKey, Box<[u8]>>,
+    records: BTreeMap<RecordKey, Octets>,
     /// The records as the process was told.
-    told: BTreeMap<RecordKey, Box<[u8]>>,
+    told: BTreeMap<RecordKey, Octets>,
     /// Changes that the process was not told yet.
     changes: Vec<Record>,
     /// Hashes of what the process had when it sent a message, by epoch and number; the last ones.
@@ -28,18 +28,17 @@ pub(super) struct Table {
 /// Messages of a shard that are remembered.
 const REMEMBERED: usize = 40;
 
-fn fingerprint(records: &BTreeMap<RecordKey, Box<[u8]>>) -> u64 {
+fn fingerprint(records: &BTreeMap<RecordKey, Octets>) -> u64 {
     let mut hasher = DefaultHasher::new();
     records.hash(&mut hasher);
     hasher.finish()
 }
 
-#[expect(clippy::borrowed_box, reason = "an item of a map's iterator")]
-fn record((key, value): (&RecordKey, &Box<[u8]>)) -> Record {
+fn record((key, value): (&RecordKey, &Octets)) -> Record {
     Record { key: *key, value: Some(value.clone()) }
 }
 
-fn put(records: &mut BTreeMap<RecordKey, Box<[u8]>>, record: &Record) {
+fn put(records: &mut BTreeMap<RecordKey, Octets>, record: &Record) {
     match &record.value {
         Some(value) => records.insert(record.key, value.clone()),
         None => records.remove(&record.key),
@@ -146,7 +145,7 @@ impl Node {
     /// A packet changes the data path's records.
     pub(super) fn translate(&mut self, shard: usize, key: u8, removes: bool) {
         self.counter = self.counter.wrapping_add(1);
-        let value = (!removes).then(|| Box::from([self.counter]));
+        let value = (!removes).then(|| [self.counter].into());
         let record = Record { key: [key; 24], value };
         let table = &mut self.tables[shard];
         put(&mut table.records, &record);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::sender::Sent;
 use super::*;
-use crate::record::{Member, Nanos, RecordKey, Step};
+use crate::record::{Member, Nanos, Octets, RecordKey, Step};
 use crate::settings::{Fencing, Settings, Timing};
 
 const OWNER: Member = Member(1);
@@ -58,17 +58,17 @@ fn is_ready(pair: &Pair) -> bool {
 struct Pair {
     now: Nanos,
     sender: Sender,
-    owner: BTreeMap<RecordKey, Box<[u8]>>,
+    owner: BTreeMap<RecordKey, Octets>,
     receiver: Receiver,
-    standby: BTreeMap<RecordKey, Box<[u8]>>,
+    standby: BTreeMap<RecordKey, Octets>,
     to_standby: Vec<Sent>,
     to_owner: Vec<(u64, bool)>,
     reads: Vec<Option<RecordKey>>,
     /// What the owner had, by number of the message.
-    had: BTreeMap<u64, BTreeMap<RecordKey, Box<[u8]>>>,
+    had: BTreeMap<u64, BTreeMap<RecordKey, Octets>>,
 }
 
-fn put(table: &mut BTreeMap<RecordKey, Box<[u8]>>, record: &Record) {
+fn put(table: &mut BTreeMap<RecordKey, Octets>, record: &Record) {
     match &record.value {
         Some(value) => table.insert(record.key, value.clone()),
         None => table.remove(&record.key),

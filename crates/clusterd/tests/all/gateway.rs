@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fordway_cluster::{
-    Command, Fencing, Member as Number, Nanos, Phase, Record, RecordKey, Role, Settings, Shard,
-    ShardMap, Timing,
+    Command, Fencing, Member as Number, Nanos, Octets, Phase, Record, RecordKey, Role, Settings,
+    Shard, ShardMap, Timing,
 };
 use fordway_clusterd::{
     Announced, Announcement, Change, ChannelSettings, DataPath, Handle, Login, Member,
@@ -43,7 +43,7 @@ pub(crate) fn pool() -> Vec<Range> {
 #[derive(Default)]
 struct Table {
     is_enabled: bool,
-    records: BTreeMap<RecordKey, Box<[u8]>>,
+    records: BTreeMap<RecordKey, Octets>,
 }
 
 #[derive(Default)]

@@ -29,12 +29,13 @@
 //! **Threads.** The thread that drives the [`Sweeper`] drives the replica, between slices: only one thread removes
 //! entries. Other threads and kernel programs use the tables meanwhile.
 //!
-//! `record` (layouts), `told` (what was told), `scan` and
+//! `record` (layouts), `told` (what was told) with its `index`, `scan` and
 //! `changed` (the owner's side), `apply` and `place` (the standby's side),
 //! `owner` (changes of ownership).
 
 mod apply;
 mod changed;
+mod index;
 mod owner;
 mod place;
 mod record;
@@ -57,6 +58,7 @@ use super::policy::Shards;
 use super::{Nat64, Sweeper};
 
 use self::changed::Round;
+use self::index::Index;
 use self::record::Named;
 use self::scan::Pass;
 use self::told::Told;
@@ -155,9 +157,9 @@ impl Replica {
         let after = after.map_or(Bound::Unbounded, |key| Bound::Excluded(*key));
         let mut found = index.range((after, Bound::Unbounded));
         for (key, entry) in found.by_ref().take(most) {
-            if let Ok(named) = Named::read(key) {
-                let value = self.told.value(&named, *entry);
-                tell(Change { shard, key: *key, value: Some(value.as_slice()) });
+            if let Ok(named) = Named::read(&key) {
+                let value = self.told.value(&named, entry);
+                tell(Change { shard, key, value: Some(value.as_slice()) });
             }
         }
         found.next().is_none()
@@ -172,7 +174,7 @@ impl Replica {
     /// How many records a shard has.
     #[must_use]
     pub fn records(&self, shard: u16) -> usize {
-        self.told.index(shard).map_or(0, BTreeMap::len)
+        self.told.index(shard).map_or(0, Index::len)
     }
 
     /// How many records were received that are in no table: sessions that wait for their BIB entry, and refused ones.

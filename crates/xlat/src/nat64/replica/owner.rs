@@ -7,6 +7,7 @@ use core::time::Duration;
 use crate::nat64::table::{SessionLife, View};
 use crate::nat64::{Nat64, Sweeper};
 
+use super::index::Index;
 use super::place::begun;
 use super::record::{Named, Octets, RecordKey, SessionValue};
 use super::scan::value_of;
@@ -57,21 +58,21 @@ impl Replica {
     /// Entries of a shard age from now on.
     fn age(&self, nat: &Nat64, now: Duration, shard: u16) {
         let view = nat.view(now, 0);
-        for (key, entry) in self.told.index(shard).into_iter().flatten() {
-            match Named::read(key) {
+        for (key, entry) in self.told.index(shard).into_iter().flat_map(Index::iter) {
+            match Named::read(&key) {
                 Ok(Named::Session(_)) => {
-                    let session = &view.regions.sessions[*entry as usize];
+                    let session = &view.regions.sessions[entry as usize];
                     let life = session.life();
-                    let tick = begun(&view, &self.told.session_value(*entry));
-                    if life.is_live() && self.told.sessions[*entry as usize].is(session) {
+                    let tick = begun(&view, &self.told.session_value(entry));
+                    if life.is_live() && self.told.sessions[entry as usize].is(session) {
                         // Fails if a packet has refreshed it already.
                         let _ = session.change(life, SessionLife { tick, ..life });
                     }
                 }
                 Ok(Named::Bib { .. }) => {}
                 Ok(Named::Subscriber { .. }) => {
-                    let subscriber = &view.regions.subscribers[*entry as usize];
-                    if self.told.subscribers[*entry as usize].is(subscriber) {
+                    let subscriber = &view.regions.subscribers[entry as usize];
+                    if self.told.subscribers[entry as usize].is(subscriber) {
                         subscriber.last_used.store(view.now, Relaxed);
                     }
                 }
@@ -106,18 +107,18 @@ impl Replica {
             .told
             .index(shard)
             .into_iter()
-            .flatten()
+            .flat_map(Index::iter)
             .filter_map(|(key, entry)| {
-                let named = Named::read(key).ok()?;
-                if !others_follow && self.is_as_told(&view, &named, *entry) {
+                let named = Named::read(&key).ok()?;
+                if !others_follow && self.is_as_told(&view, &named, entry) {
                     return None;
                 }
                 others_follow |= match named {
-                    Named::Subscriber { .. } => self.told.subscribers[*entry as usize].bibs != 0,
+                    Named::Subscriber { .. } => self.told.subscribers[entry as usize].bibs != 0,
                     Named::Bib { .. } => true,
                     Named::Session(_) => false,
                 };
-                Some((*key, self.told.value(&named, *entry)))
+                Some((key, self.told.value(&named, entry)))
             })
             .collect();
         for (key, value) in records {

@@ -13,6 +13,7 @@ use crate::nat64::Sweeper;
 use crate::nat64::policy::Shards;
 use crate::nat64::table::{Bib, Kind, Session, Subscriber, View};
 
+use super::index::Index;
 use super::record::{Named, RecordKey};
 use super::scan::end_of;
 use super::told::{Presence, Told};
@@ -32,8 +33,8 @@ pub(super) struct Place<'a> {
 impl<'a> Place<'a> {
     /// The last record of a shard, in the order of keys.
     pub(super) fn last_of(&self, shard: u16) -> Option<(Named, u32)> {
-        let (key, entry) = self.told.index(shard)?.last_key_value()?;
-        Some((Named::read(key).ok()?, *entry))
+        let (key, entry) = self.told.index(shard)?.iter().next_back()?;
+        Some((Named::read(&key).ok()?, entry))
     }
 
     fn has_session(&self, entry: u32) -> Option<&'a Session> {
@@ -106,10 +107,10 @@ impl<'a> Place<'a> {
         if told.bibs == 0 {
             return;
         }
-        let index = self.told.index(told.shard).into_iter().flatten();
-        let is_of = |(key, bib): (&RecordKey, &u32)| {
-            let is_bib = matches!(Named::read(key), Ok(Named::Bib { .. }));
-            (is_bib && self.told.bibs[*bib as usize].subscriber == entry).then_some(*bib)
+        let index = self.told.index(told.shard).into_iter().flat_map(Index::iter);
+        let is_of = |(key, bib): (RecordKey, u32)| {
+            let is_bib = matches!(Named::read(&key), Ok(Named::Bib { .. }));
+            (is_bib && self.told.bibs[bib as usize].subscriber == entry).then_some(bib)
         };
         let bibs: Vec<u32> = index.filter_map(is_of).collect();
         for bib in bibs {

@@ -252,7 +252,9 @@ impl Replica {
         let Some(shard) = self.tell_bib(view, owner, bib, tell) else { return };
         let told = ToldSession::of(session, shard);
         // Another entry of this key has ended, and the scan has not come to it yet.
-        if let Some(other) = self.told.find(shard, &Named::Session(told.key())) {
+        if self.told.bibs[owner as usize].sessions != 0
+            && let Some(other) = self.told.find(shard, &Named::Session(told.key()))
+        {
             let (shard, key) = self.told.remove_session(other);
             tell(Change { shard, key, value: None });
         }

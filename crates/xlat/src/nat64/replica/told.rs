@@ -14,6 +14,7 @@ use crate::nat64::table::{
     bib_flags, halves, joined, state,
 };
 
+use super::index::Index;
 use super::record::{BibValue, Named, Octets, RecordKey, SessionValue, blocks_value, sessions_of};
 
 /// Whether something of a subscriber is known.
@@ -208,7 +209,7 @@ pub(super) struct Told {
     /// Of sessions whose octets an ALG has changed.
     shifts: BTreeMap<u32, [u32; 2]>,
     /// The recorded entries of each shard, in the order of their keys.
-    index: Vec<BTreeMap<RecordKey, u32>>,
+    index: Vec<Index>,
     /// Whose a block is that no other subscriber has, by address and first port.
     pub(super) owners: BTreeMap<(Ipv4Addr, u16), u32>,
 }
@@ -221,7 +222,7 @@ impl Told {
             bibs: Vec::with_capacity(regions.bibs.len()),
             sessions: Vec::with_capacity(regions.sessions.len()),
             shifts: BTreeMap::new(),
-            index: (0..shards).map(|_| BTreeMap::new()).collect(),
+            index: (0..shards).map(|_| Index::default()).collect(),
             owners: BTreeMap::new(),
         }
     }
@@ -270,13 +271,13 @@ impl Told {
             .then_some(subscriber)
     }
 
-    pub(super) fn index(&self, shard: u16) -> Option<&BTreeMap<RecordKey, u32>> {
+    pub(super) fn index(&self, shard: u16) -> Option<&Index> {
         self.index.get(usize::from(shard))
     }
 
     fn put_key(&mut self, shard: u16, key: RecordKey, entry: u32) {
         if let Some(index) = self.index.get_mut(usize::from(shard)) {
-            index.insert(key, entry);
+            index.insert(&key, entry);
         }
     }
 
@@ -288,13 +289,13 @@ impl Told {
 
     /// The entry of a record.
     pub(super) fn find(&self, shard: u16, named: &Named) -> Option<u32> {
-        self.index(shard)?.get(&named.key()).copied()
+        self.index(shard)?.get(&named.key())
     }
 
     /// The last session of a BIB entry that was told.
     pub(super) fn last_session_of(&self, bib: &ToldBib) -> Option<u32> {
         let keys = sessions_of(bib.protocol()?, bib.v4());
-        self.index(bib.shard)?.range(keys).next_back().map(|(_, session)| *session)
+        self.index(bib.shard)?.range(keys).next_back().map(|(_, session)| session)
     }
 
     /// From now on there is a record of a subscriber, or none.

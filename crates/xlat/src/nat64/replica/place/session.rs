@@ -27,7 +27,9 @@ impl<'a> Place<'a> {
         let Some((owner, bib)) = owner.and_then(|owner| Some((owner, self.has_bib(owner)?))) else {
             return Ok(false);
         };
-        if let Some(entry) = self.told.find(shard, &Named::Session(*key)) {
+        if self.told.bibs[owner as usize].sessions != 0
+            && let Some(entry) = self.told.find(shard, &Named::Session(*key))
+        {
             if let Some(session) = self.has_session(entry) {
                 self.update(session, key, value)?;
                 self.told.set_session(entry, value);
