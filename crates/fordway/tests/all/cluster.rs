@@ -11,12 +11,16 @@
 mod idle;
 mod observer;
 mod pulses;
+mod rolling;
 mod routed;
 mod routers;
 mod scaling;
 mod stalls;
 mod store;
 mod world;
+
+use std::thread;
+use std::time::Duration;
 
 use fordway_testhost::{can_use_tun, has_programs, poll_or};
 use rustix::process::Signal;
@@ -156,6 +160,31 @@ fn go_on(engine: &str) {
     check();
     second.stop();
     assert_eq!(world.gateways.iter().map(snapshot).collect::<Vec<_>>(), before);
+}
+
+/// Routers still send packets to it for a moment.
+#[test]
+fn a_gateway_that_has_left_hands_over_before_it_ends() {
+    if !can_use_tun() || !has_programs(&["nats-server"]) {
+        return;
+    }
+    let world = World::new();
+    world.configure("engine = 'kernel'", TTL);
+    let (mut first, second) = (world.start(0), world.start(1));
+    world.until("both own shards", &[0, 1], |all| is_shared(all, 0));
+    let mut open: Vec<_> = (1..=SUBSCRIBERS).map(|n| world.connect(n)).collect();
+    world.until("both have all records", &[0, 1], |all| is_shared(all, RECORDS));
+    let announced = || world.gateways[0].ip("-6 route show table 6146");
+    assert!(announced().contains("2001:db8:64::/96"), "{}", announced());
+    first.signal(Signal::TERM);
+    poll_or(|| announced().is_empty().then_some(()), announced);
+    // It goes on meanwhile, and so do its programs as long as it has not taken them down.
+    thread::sleep(Duration::from_millis(300));
+    first.signal(Signal::STOP);
+    open.iter_mut().for_each(Connection::check);
+    first.signal(Signal::CONT);
+    assert!(first.wait().success(), "{}", first.log());
+    second.stop();
 }
 
 #[test]

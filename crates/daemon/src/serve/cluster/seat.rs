@@ -26,6 +26,9 @@ pub(super) use join::start;
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long a gateway that ends waits for others to take its shards.
 const LEAVE: Duration = Duration::from_secs(10);
+/// How long routers have, after the routes of a gateway that has left are gone, to send nothing to it any more. What still comes is
+/// handed over.
+const HEARD: Duration = Duration::from_secs(1);
 /// Between two looks meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -76,19 +79,21 @@ impl Seat {
         has_failed(self.0.ended.get())
     }
 
-    /// Has the gateway leave the cluster, and waits until it has: others have its shards then.
+    /// Has the gateway leave the cluster, and waits until it has: others have its shards then, and routers know it.
     pub(super) async fn leave(&self) {
-        let member = &self.0.member;
+        let Shared { member, ended, .. } = &*self.0;
         let left = async {
             if member.command(Command::Leave).await {
                 info!("cluster: giving all shards to other gateways; another signal ends the wait");
-                while member.overview().await.is_some() {
+                while ended.get().is_none() {
                     sleep(LOOK).await;
                 }
             }
         };
         if timeout(LEAVE, left).await.is_err() {
             warn!("cluster: others have not taken all shards within {} s", LEAVE.as_secs());
+        } else if matches!(ended.get(), Some(Ok(Ended::Left))) {
+            sleep(HEARD).await;
         }
     }
 

@@ -27,6 +27,11 @@ struct Holder {
 pub(super) struct Idle(Vec<Holder>);
 
 impl Idle {
+    /// How many a measurement is to have: `FORDWAY_IDLE`.
+    pub(super) fn wanted() -> u64 {
+        std::env::var("FORDWAY_IDLE").map_or(0, |text| text.parse().expect("a number"))
+    }
+
     /// Opens so many connections, from one subscriber after the other.
     pub(super) fn open(world: &World, listener: &TcpListener, to: SocketAddr, number: u64) -> Idle {
         let starts = (0..number).step_by(OF_PROCESS as usize).zip((1..=SUBSCRIBERS).cycle());

@@ -30,17 +30,17 @@ const CONNECTIONS: u64 = 2 * SUBSCRIBERS;
 const RECORDS: u64 = 2 * CONNECTIONS + SUBSCRIBERS;
 /// A second without packets of BFD: a busy machine does not send one each 50 ms.
 const LOST: u32 = 20;
-const ALL: [usize; 3] = [0, 1, 2];
+pub(super) const ALL: [usize; 3] = [0, 1, 2];
 
 /// The routers' daemons and the gateways'.
-struct Routed<'a> {
+pub(super) struct Routed<'a> {
     world: &'a World,
     lost: u32,
     frr: [Frr; 2],
     birds: RefCell<Vec<Option<Process>>>,
 }
 
-fn world(engine: &str, ttl: &str) -> Option<World> {
+pub(super) fn world(engine: &str, ttl: &str) -> Option<World> {
     if !can_use_tun() || !has_programs(&["nats-server", "bird"]) || !has_frr() {
         return None;
     }
@@ -50,7 +50,7 @@ fn world(engine: &str, ttl: &str) -> Option<World> {
 }
 
 impl<'a> Routed<'a> {
-    fn start(world: &'a World, lost: u32) -> Routed<'a> {
+    pub(super) fn start(world: &'a World, lost: u32) -> Routed<'a> {
         let frr = |host: &Netns, own: &str| Frr::start(host, own.parse().unwrap(), 3, lost);
         let frr = [
             frr(&world.router, "2001:db8:c::100"),
@@ -73,7 +73,7 @@ impl<'a> Routed<'a> {
     }
 
     /// Waits until routers have a route to each shard's prefix, and of `pool6` one to each gateway, and BFD runs.
-    fn follow(&self) {
+    pub(super) fn follow(&self) {
         let (router, exit) = (&self.world.router, self.world.exit.as_ref().unwrap());
         let shown = || {
             let alive = [self.frr[0].alive(router), self.frr[1].alive(exit)];

@@ -15,11 +15,6 @@ const TRIALS: usize = 5;
 /// TCP repeats nothing where connections stall for less, in ms.
 const CALM: u64 = 150;
 
-/// Connections that are open beside them, and idle: `FORDWAY_IDLE`.
-fn idle() -> u64 {
-    std::env::var("FORDWAY_IDLE").map_or(0, |text| text.parse().expect("a number"))
-}
-
 #[test]
 #[ignore = "prints figures, which hold for a quiet machine and a release build"]
 fn stalls_are_measured() {
@@ -34,7 +29,7 @@ fn stalls_are_measured() {
         world.until("both own shards", &[0, 1], |all| is_shared(all, 0));
         // One server, so that each connection has a port of its own.
         let listener = world.server.inside(|| TcpListener::bind("[::]:0").unwrap());
-        let mut idle = Idle::open(&world, &listener, target(&listener), idle());
+        let mut idle = Idle::open(&world, &listener, target(&listener), Idle::wanted());
         let pulses = Pulses::start(&world, &listener, CONNECTIONS);
         let records = (CONNECTIONS + idle.number()) * 2 + SUBSCRIBERS;
         let both = || {
