@@ -91,7 +91,7 @@ bench: rust release
 	@scripts/needs $(BENCH_NEEDS)
 	$(RELEASE)/fordway-lab run goals --fordway $(RELEASE)/fordway
 	$(RELEASE)/fordway-lab run mechanisms-goals --fordway $(RELEASE)/fordway
-	$(RELEASE)/fordway-lab run replication --fordway $(RELEASE)/fordway
+	$(RELEASE)/fordway-lab run replication --pin client=1,mechanism=0,server=1 --fordway $(RELEASE)/fordway
 
 # Formatting, and clippy without a warning. Also the gateway without each of its features, and without all of them; tests of what it then refuses.
 lint:
