@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Filling, Parameters, Phase, StatefulTester, Tuples};
 use crate::bisect::{Bisected, Bisection};
-use crate::error::Ended;
 use crate::session::{Result, Session};
 use crate::summary::Repeated;
 
@@ -113,14 +112,5 @@ pub(super) fn search<T: StatefulTester>(
             session.restore()?;
             Ok(None)
         }
-    }
-}
-
-/// A table that was filled without loss, or why not.
-pub(super) fn filled<E>(phase: Phase, connections: u64) -> std::result::Result<(), Ended<E>> {
-    match phase {
-        Phase::Counted { sent, received } if sent == received => Ok(()),
-        Phase::Counted { sent, received } => Err(Ended::NotFilled { sent, received }),
-        Phase::Collapsed => Err(Ended::NotFilled { sent: connections, received: 0 }),
     }
 }

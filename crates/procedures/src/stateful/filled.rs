@@ -1,6 +1,5 @@
 //! Test phase 2: the classic benchmarks over a filled table (RFC 9693 section 4.7).
 
-use super::establishment::filled;
 use super::{Filling, StatefulTester};
 use crate::error::Ended;
 use crate::session::{Result, Session};
@@ -21,8 +20,7 @@ impl<T: StatefulTester> Tester for Filled<'_, T> {
         let phase_2 = order.seconds() + order.waits.total();
         // Neither phase nor the gap between them may end a connection (section 4.4).
         self.session.require_timeout(phase_1 + self.gap_s + phase_2)?;
-        let phase = self.session.refill(&self.filling)?;
-        filled(phase, self.filling.connections)?;
+        self.session.refill_whole(&self.filling)?;
         self.session.operate(0.0, |tester| tester.run(order))
     }
 
@@ -32,7 +30,8 @@ impl<T: StatefulTester> Tester for Filled<'_, T> {
 }
 
 /// Runs benchmarks over a filled table. The rate of the filling must be safely below the maximum connection establishment
-/// rate, which has to be measured first (section 4.2); a filling that loses frames ends the benchmark.
+/// rate, which has to be measured first (section 4.2); a filling that loses frames is
+/// done anew, and ends the benchmark the third time.
 pub fn over_filled_table<T: StatefulTester, R>(
     session: &mut Session<'_, T>,
     filling: &Filling,

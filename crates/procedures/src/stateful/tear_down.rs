@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::establishment::filled;
 use super::{Filling, StatefulTester, Tuples};
 use crate::error::Ended;
 use crate::session::{Result, Session};
@@ -32,8 +31,7 @@ pub fn tear_down<T: StatefulTester>(
     session.require_timeout(n as f64 / filling.rate + gap_s)?;
     let mut times = Vec::new();
     for _ in 0..repetitions.max(1) {
-        let phase = session.refill(filling)?;
-        filled(phase, n)?;
+        session.refill_whole(filling)?;
         let seconds = session.operate(0.0, T::delete_all)?;
         if seconds.is_nan() || seconds <= 0.0 {
             return Err(Ended::Missing("the time of a deletion"));

@@ -184,6 +184,29 @@ fn the_classic_benchmarks_run_over_a_table_that_is_full_before_each_trial() {
 }
 
 #[test]
+fn a_filling_that_loses_a_frame_by_chance_is_done_anew() {
+    let over = |unlucky| {
+        let mut device = table(u64::MAX, Full::KeepsOld, 100_000.0);
+        device.table.unlucky = unlucky;
+        let mut session = Session::new(&mut device, NO_WAITS, &never);
+        let filling = filling(2000, 50_000.0);
+        let forwards = over_filled_table(&mut session, &filling, 1.0, |session| {
+            session.passes(&point().traffic, 1000.0, 1.0)
+        });
+        let deletes = tear_down(&mut session, &filling, 1.0, 1).map(|found| found.connections);
+        (forwards, deletes, device.steps)
+    };
+    let (forwards, deletes, steps) = over(2);
+    assert_eq!((forwards, deletes), (Ok(true), Ok(2000)));
+    assert_eq!(steps, [["empty", "fill"].repeat(4), vec!["delete"]].concat());
+    let (forwards, deletes, _) = over(3);
+    assert_eq!(forwards, Err(Ended::NotFilled { sent: 2000, received: 1999 }));
+    assert_eq!(deletes, Ok(2000));
+    let (_, deletes, _) = over(6);
+    assert_eq!(deletes, Err(Ended::NotFilled { sent: 2000, received: 1999 }));
+}
+
+#[test]
 fn a_table_that_is_not_full_ends_phase_2() {
     let mut device = table(u64::MAX, Full::KeepsOld, 10_000.0);
     let mut session = Session::new(&mut device, NO_WAITS, &never);
