@@ -7,57 +7,38 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::collections::BTreeMap;
+use std::hash::Hasher;
 
-use siphasher::sip::{SipHasher13, SipHasher24};
+use siphasher::sip::SipHasher24;
 
 use crate::record::{Digest, Record, RecordKey};
 
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::{Sender, SenderAction, StreamSettings};
 
-/// Strangers choose the addresses and ports of which keys are made, but do not know the cluster's key.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Keyed([u64; 2]);
-
-impl BuildHasher for Keyed {
-    type Hasher = SipHasher13;
-
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_keys(self.0[0], self.0[1])
-    }
-}
-
 /// Which records a table has: key and hash of each.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Shadow {
-    /// Hash, and the stream that confirmed the record. Its hasher has the cluster's key.
-    records: HashMap<RecordKey, (u64, u32), Keyed>,
+    key: [u64; 2],
+    /// Hash, and the stream that confirmed the record.
+    records: BTreeMap<RecordKey, (u64, u32)>,
     digest: Digest,
     /// The stream that confirms records now.
     generation: u32,
 }
 
-impl Hash for Shadow {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let sorted: BTreeMap<_, _> = self.records.iter().collect();
-        (sorted, self.digest, self.generation).hash(state);
-    }
-}
-
 impl Shadow {
     pub(crate) fn new(key: [u64; 2]) -> Shadow {
-        Shadow { records: HashMap::with_hasher(Keyed(key)), ..Shadow::default() }
+        Shadow { key, ..Shadow::default() }
     }
 
     pub(crate) fn digest(&self) -> Digest {
         self.digest
     }
 
-    fn hash_of(&self, key: &RecordKey, value: &[u8]) -> u64 {
-        let Keyed([first, second]) = *self.records.hasher();
-        let mut hasher = SipHasher24::new_with_keys(first, second);
+    fn hash(&self, key: &RecordKey, value: &[u8]) -> u64 {
+        let mut hasher = SipHasher24::new_with_keys(self.key[0], self.key[1]);
         hasher.write(key);
         hasher.write(value);
         hasher.finish()
@@ -65,7 +46,7 @@ impl Shadow {
 
     /// Follows a change of the table. `false`: nothing is different.
     pub(crate) fn apply(&mut self, record: &Record) -> bool {
-        let new = record.value.as_ref().map(|value| self.hash_of(&record.key, value));
+        let new = record.value.as_ref().map(|value| self.hash(&record.key, value));
         let old = match new {
             Some(hash) => self.records.insert(record.key, (hash, self.generation)),
             None => self.records.remove(&record.key),
@@ -80,7 +61,7 @@ impl Shadow {
 
     /// Whether the table has exactly this record.
     pub(crate) fn has(&self, record: &Record) -> bool {
-        let hash = record.value.as_ref().map(|value| self.hash_of(&record.key, value));
+        let hash = record.value.as_ref().map(|value| self.hash(&record.key, value));
         self.records.get(&record.key).map(|(hash, _)| *hash) == hash
     }
 
@@ -89,11 +70,10 @@ impl Shadow {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Removes what was not confirmed since [`Shadow::begin`], in the order of keys.
+    /// Removes what was not confirmed since [`Shadow::begin`].
     pub(crate) fn remove_others(&mut self) -> Vec<Record> {
         let others = self.records.iter().filter(|(_, (_, last))| *last != self.generation);
-        let mut gone: Vec<_> = others.map(|(key, _)| Record { key: *key, value: None }).collect();
-        gone.sort_unstable_by_key(|record| record.key);
+        let gone: Vec<_> = others.map(|(key, _)| Record { key: *key, value: None }).collect();
         for record in &gone {
             self.apply(record);
         }

@@ -30,8 +30,8 @@ impl<T: StatefulTester> Tester for Filled<'_, T> {
 }
 
 /// Runs benchmarks over a filled table. The rate of the filling must be safely below the maximum connection establishment
-/// rate, which has to be measured first (section 4.2); a filling that loses frames is
-/// done anew, and ends the benchmark the third time.
+/// rate, which has to be measured first (section 4.2); a filling that loses frames is done anew, and the third in a row ends the
+/// benchmark.
 pub fn over_filled_table<T: StatefulTester, R>(
     session: &mut Session<'_, T>,
     filling: &Filling,

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use super::idle::Idle;
 use super::observer::Observer;
 use super::pulses::{Pulses, target};
-use super::routed::{ALL, Routed, world};
+use super::routed::{ALL, started, world};
 use super::{SUBSCRIBERS, is_shared};
 
 /// In use, beside the idle ones of `FORDWAY_IDLE`.
@@ -16,10 +16,7 @@ const IN_USE: u64 = 200;
 fn an_upgrade_of_all_gateways_is_measured() {
     for engine in ["user", "kernel"] {
         let Some(world) = world(&format!("engine = '{engine}'"), "500ms") else { return };
-        let routed = Routed::start(&world, 3);
-        let mut daemons = ALL.map(|gateway| Some(world.start(gateway)));
-        world.until("all own shards", &ALL, |all| is_shared(all, 0));
-        routed.follow();
+        let (_routed, mut daemons) = started(&world, 3);
         let listener = world.server.inside(|| TcpListener::bind("[::]:0").unwrap());
         let mut idle = Idle::open(&world, &listener, target(&listener), Idle::wanted());
         let observer = Observer::start(&world.router);

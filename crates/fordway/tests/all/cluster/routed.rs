@@ -50,7 +50,7 @@ pub(super) fn world(engine: &str, ttl: &str) -> Option<World> {
 }
 
 impl<'a> Routed<'a> {
-    pub(super) fn start(world: &'a World, lost: u32) -> Routed<'a> {
+    fn start(world: &'a World, lost: u32) -> Routed<'a> {
         let frr = |host: &Netns, own: &str| Frr::start(host, own.parse().unwrap(), 3, lost);
         let frr = [
             frr(&world.router, "2001:db8:c::100"),
@@ -73,7 +73,7 @@ impl<'a> Routed<'a> {
     }
 
     /// Waits until routers have a route to each shard's prefix, and of `pool6` one to each gateway, and BFD runs.
-    pub(super) fn follow(&self) {
+    fn follow(&self) {
         let (router, exit) = (&self.world.router, self.world.exit.as_ref().unwrap());
         let shown = || {
             let alive = [self.frr[0].alive(router), self.frr[1].alive(exit)];
@@ -112,12 +112,18 @@ impl<'a> Routed<'a> {
     }
 }
 
-/// Begins in the world: three gateways, connections in use, and the observer.
-fn begin(world: &World) -> (Routed<'_>, Vec<Option<Daemon<'_>>>, Pulses, Observer) {
-    let routed = Routed::start(world, LOST);
+/// Routers and gateways in the world, as soon as all own shards.
+pub(super) fn started(world: &World, lost: u32) -> (Routed<'_>, Vec<Option<Daemon<'_>>>) {
+    let routed = Routed::start(world, lost);
     let daemons = ALL.map(|gateway| Some(world.start(gateway))).into();
     world.until("all own shards", &ALL, |all| is_shared(all, 0));
     routed.follow();
+    (routed, daemons)
+}
+
+/// Begins in the world: three gateways, connections in use, and the observer.
+fn begin(world: &World) -> (Routed<'_>, Vec<Option<Daemon<'_>>>, Pulses, Observer) {
+    let (routed, daemons) = started(world, LOST);
     let observer = Observer::start(&world.router);
     let listener = world.server.inside(|| TcpListener::bind("[::]:0").unwrap());
     let pulses = Pulses::start(world, &listener, CONNECTIONS);
@@ -306,10 +312,7 @@ fn deaths_are_measured() {
     const TRIALS: usize = 5;
     for engine in ["user", "kernel"] {
         let Some(world) = world(&format!("engine = '{engine}'"), "500ms") else { return };
-        let routed = Routed::start(&world, 3);
-        let mut daemons = ALL.map(|gateway| Some(world.start(gateway)));
-        world.until("all own shards", &ALL, |all| is_shared(all, 0));
-        routed.follow();
+        let (routed, mut daemons) = started(&world, 3);
         let observer = Observer::start(&world.router);
         let listener = world.server.inside(|| TcpListener::bind("[::]:0").unwrap());
         let pulses = Pulses::start(&world, &listener, 200);
