@@ -47,24 +47,42 @@ pub struct Session<'a, T: Tester> {
     tester: &'a mut T,
     waits: Waits,
     cancelled: &'a dyn Fn() -> bool,
-    trials: u64,
-    seconds: f64,
+    done: Done,
+}
+
+/// What was run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Done {
+    pub(crate) trials: u64,
+    pub(crate) seconds: f64,
+    /// Fillings that lost frames.
+    pub(crate) refilled: u64,
 }
 
 impl<'a, T: Tester> Session<'a, T> {
     /// Begins. `cancelled` is asked before every trial and every operation on the device.
     pub fn new(tester: &'a mut T, waits: Waits, cancelled: &'a dyn Fn() -> bool) -> Self {
-        Self { tester, waits, cancelled, trials: 0, seconds: 0.0 }
+        Self { tester, waits, cancelled, done: Done::default() }
     }
 
     /// Trials and operations so far.
     pub fn trials(&self) -> u64 {
-        self.trials
+        self.done.trials
     }
 
     /// Seconds that these take by their orders, with waits.
     pub fn seconds(&self) -> f64 {
-        self.seconds
+        self.done.seconds
+    }
+
+    /// How often a table was filled anew because a filling had lost frames.
+    pub fn refilled(&self) -> u64 {
+        self.done.refilled
+    }
+
+    /// What was run so far.
+    pub(crate) fn done(&mut self) -> &mut Done {
+        &mut self.done
     }
 
     /// Waits of every trial.
@@ -121,11 +139,12 @@ impl<'a, T: Tester> Session<'a, T> {
     /// Lends the Tester to a procedure that puts something in front of each trial, and counts what that runs.
     pub(crate) fn lend<R>(
         &mut self,
-        use_it: impl FnOnce(&mut T, Waits, &dyn Fn() -> bool) -> (R, u64, f64),
+        use_it: impl FnOnce(&mut T, Waits, &dyn Fn() -> bool) -> (R, Done),
     ) -> R {
-        let (result, trials, seconds) = use_it(self.tester, self.waits, self.cancelled);
-        self.trials += trials;
-        self.seconds += seconds;
+        let (result, done) = use_it(self.tester, self.waits, self.cancelled);
+        self.done.trials += done.trials;
+        self.done.seconds += done.seconds;
+        self.done.refilled += done.refilled;
         result
     }
 
@@ -138,8 +157,8 @@ impl<'a, T: Tester> Session<'a, T> {
         if (self.cancelled)() {
             return Err(Ended::Cancelled);
         }
-        self.trials += 1;
-        self.seconds += seconds;
+        self.done.trials += 1;
+        self.done.seconds += seconds;
         operation(self.tester).map_err(Ended::Tester)
     }
 }

@@ -132,6 +132,11 @@ impl Procedures<'_> {
             };
             values.insert(Metric::TearDownRate, value);
         }
+        match session.refilled() {
+            0 => {}
+            1 => trial.flags.push("a table was filled anew after a loss".into()),
+            n => trial.flags.push(format!("{n} tables were filled anew after a loss")),
+        }
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Filling, StatefulTester};
 use crate::error::Ended;
-use crate::session::{Result, Session};
+use crate::session::{Done, Result, Session};
 use crate::tester::{Order, Outcome, Tester};
 
 /// A Tester that empties and fills the table in front of every trial, so that each starts from the same state.
@@ -48,7 +48,8 @@ pub fn over_filled_table<T: StatefulTester, R>(
         let mut tester = Filled { session: inner, filling: *filling, gap_s };
         let mut outer = Session::new(&mut tester, waits, cancelled);
         let result = benchmarks(&mut outer).map_err(Ended::flatten);
-        let (trials, seconds) = (outer.trials(), outer.seconds());
-        (result, trials, seconds + tester.session.seconds())
+        let done = *outer.done();
+        let inner = *tester.session.done();
+        (result, Done { seconds: done.seconds + inner.seconds, refilled: inner.refilled, ..done })
     })
 }

@@ -113,7 +113,7 @@ impl<T: StatefulTester> Session<'_, T> {
             fillings += 1;
             match self.refill(order)? {
                 Phase::Counted { sent, received } if sent == received => return Ok(()),
-                Phase::Counted { .. } if fillings < FILLINGS => {}
+                Phase::Counted { .. } if fillings < FILLINGS => self.done().refilled += 1,
                 Phase::Counted { sent, received } => {
                     return Err(Ended::NotFilled { sent, received });
                 }

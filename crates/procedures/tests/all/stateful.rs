@@ -194,16 +194,18 @@ fn a_filling_that_loses_a_frame_by_chance_is_done_anew() {
             session.passes(&point().traffic, 1000.0, 1.0)
         });
         let deletes = tear_down(&mut session, &filling, 1.0, 1).map(|found| found.connections);
-        (forwards, deletes, device.steps)
+        let refilled = session.refilled();
+        (forwards, deletes, (refilled, device.steps))
     };
-    let (forwards, deletes, steps) = over(2);
-    assert_eq!((forwards, deletes), (Ok(true), Ok(2000)));
+    let (forwards, deletes, (refilled, steps)) = over(2);
+    assert_eq!((forwards, deletes, refilled), (Ok(true), Ok(2000), 2));
     assert_eq!(steps, [["empty", "fill"].repeat(4), vec!["delete"]].concat());
     let (forwards, deletes, _) = over(3);
     assert_eq!(forwards, Err(Ended::NotFilled { sent: 2000, received: 1999 }));
     assert_eq!(deletes, Ok(2000));
-    let (_, deletes, _) = over(6);
+    let (_, deletes, (refilled, _)) = over(6);
     assert_eq!(deletes, Err(Ended::NotFilled { sent: 2000, received: 1999 }));
+    assert_eq!(refilled, 4);
 }
 
 #[test]
