@@ -161,22 +161,33 @@ impl Shared {
         }
     }
 
-    /// Looks at changed sessions, and scans if it is time. Gives how long to pause.
+    /// Looks at changed sessions, and scans if it is time, as far as the member takes what is found. Gives how long to pause.
     fn stretch(&self, state: &mut State) -> Duration {
         let begun = Instant::now();
-        while self.look_at_changed(state) && begun.elapsed() < STRETCH {}
+        while !state.changes.is_full() && self.look_at_changed(state) && begun.elapsed() < STRETCH {
+        }
         let looked = begun.elapsed();
-        if begun >= state.scans_at {
+        if begun >= state.scans_at && !state.changes.is_full() {
             self.scan_on(state);
         }
         self.finish(state);
-        if !state.stops.is_empty() {
+        if state.changes.is_full() {
+            INTERVAL
+        } else if !state.stops.is_empty() {
             SOON
         } else if state.is_looking {
             looked * (LOOK_SHARE - 1)
         } else {
             state.scans_at.saturating_duration_since(Instant::now()).min(INTERVAL)
         }
+    }
+
+    /// Gives what the member is to be told; the thread goes on if it has waited for that.
+    fn take_changes(&self, state: &mut State) -> Vec<Change> {
+        if state.changes.is_full() {
+            self.called.notify_one();
+        }
+        state.changes.take()
     }
 
     /// Looks at some changed sessions. Gives whether there may be more.
@@ -199,7 +210,7 @@ impl Shared {
             state.begun = begun;
         }
         let mut is_complete = false;
-        while !is_complete && begun.elapsed() < STRETCH {
+        while !is_complete && !state.changes.is_full() && begun.elapsed() < STRETCH {
             is_complete = self.scan(state);
         }
         let (share, interval) = if state.replica.has_leftovers() { HASTE } else { PACE };
@@ -390,7 +401,7 @@ impl DataPath for Tables {
         // Nothing would be told any more, so this gateway must not own shards: its lease ends with the member's thread.
         let has_ended = |thread: &JoinHandle<()>| thread.is_finished();
         assert!(!self.thread.as_ref().is_some_and(has_ended), "the scan of the tables has ended");
-        self.shared.lock().changes.take()
+        self.shared.take_changes(&mut self.shared.lock())
     }
 
     fn stop(&mut self, shard: Shard, ticket: u64) {
@@ -438,7 +449,7 @@ impl DataPath for Tables {
             records.push(Record { key: change.key, value: change.value.map(Into::into) });
         };
         let is_last = state.replica.chunk(shard.0, after.as_ref(), most, &mut tell);
-        (state.changes.take(), records, is_last)
+        (self.shared.take_changes(&mut state), records, is_last)
     }
 }
 

@@ -9,11 +9,14 @@ use crate::data_path::Change;
 
 /// Records that are given at once.
 const BATCH: usize = 256;
+/// Records that wait, about: what the member takes at once delays its lease. Tables remember what has changed beyond that.
+pub(super) const FULL: usize = 512;
 
 /// Changes of all shards: those of one in their order, together as far as possible.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     all: Vec<Change>,
+    records: usize,
     /// The last batch of a shard, if nothing else of that shard has followed.
     open: BTreeMap<u16, usize>,
 }
@@ -22,6 +25,7 @@ impl Changes {
     /// Adds the change of a record.
     pub(super) fn put(&mut self, change: &replica::Change<'_>) {
         let record = Record { key: change.key, value: change.value.map(Into::into) };
+        self.records += 1;
         let open = self.open.get(&change.shard).and_then(|place| self.all.get_mut(*place));
         match open {
             Some(Change::Records(_, records)) if records.len() < BATCH => records.push(record),
@@ -42,8 +46,14 @@ impl Changes {
         self.all.is_empty()
     }
 
+    /// Nothing more is to be looked for before these are taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.records >= FULL
+    }
+
     pub(super) fn take(&mut self) -> Vec<Change> {
         self.open.clear();
+        self.records = 0;
         std::mem::take(&mut self.all)
     }
 }

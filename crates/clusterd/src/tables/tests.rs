@@ -290,6 +290,25 @@ fn every_entry_is_told_that_packets_make_meanwhile() {
     assert_eq!(owner.sessions(), usize::from(PORTS));
 }
 
+/// It would take them all at once, and could not renew its lease meanwhile.
+#[test]
+fn a_member_that_takes_nothing_is_not_buried_under_changes() {
+    const PORTS: u16 = 4000;
+    let mut owner = Gateway::with(Sizes { bibs: 1 << 14, sessions: 1 << 14, subscribers: 1 << 10 });
+    owner.tables.translate(Shard(1), 1, false);
+    let all = (1..=PORTS).all(|port| owner.opens(host(1, 0), port));
+    assert!(all);
+    let shared = Arc::clone(&owner.tables.shared);
+    (0..100).for_each(|_| drop(shared.stretch(&mut shared.lock())));
+    // As many as wait at most, and what one look finds beyond them.
+    let most = changes::FULL + 2 * CHUNK as usize;
+    let first = number(&owner.tables.changes());
+    assert!((changes::FULL..=most).contains(&first), "{first}");
+    owner.tables.stop(Shard(1), 7);
+    let told = owner.told(|all| all.contains(&Change::Stopped(Shard(1), 7)));
+    assert_eq!(first + number(&told), 1 + 2 * usize::from(PORTS));
+}
+
 /// Of tables that are large, a scan takes longer than a gateway may stand still.
 #[test]
 fn neither_records_nor_a_stop_wait_for_a_scan() {
