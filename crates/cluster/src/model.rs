@@ -24,6 +24,9 @@ pub(crate) use events::Event;
 use node::Node;
 use store::Store;
 
+/// The cluster's.
+const KEY: [u64; 2] = [3, 4];
+
 /// The names of invariants.
 pub(crate) const ONE_TRANSLATOR: &str = "one translator";
 pub(crate) const EPOCHS_RISE: &str = "epochs rise";
@@ -88,7 +91,7 @@ impl Setup {
             process,
             weight: 100,
             shards: self.shards,
-            key: [3, 4],
+            key: KEY,
             config: 7,
             fencing: self.fencing,
             timing: Timing {

@@ -188,7 +188,7 @@ pub enum Message {
         epoch: u64,
         /// The message's number in the epoch.
         number: u64,
-        /// Of the owner's records, with this message applied.
+        /// Of the owner's records, with this message applied and nothing that is sent later.
         digest: Digest,
         /// What to do.
         step: Step,

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::cluster::{Action, Cluster, Input};
-use crate::record::{Message, Nanos, Octets, Record, RecordKey};
+use crate::record::{Digest, Message, Nanos, Octets, Record, RecordKey};
 use crate::shard::Shard;
+use crate::stream::Shadow;
 
-use super::Setup;
+use super::{KEY, Setup};
 
 /// A shard in the data path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,10 +20,43 @@ pub(super) struct Table {
     records: BTreeMap<RecordKey, Octets>,
     /// The records as the process was told.
     told: BTreeMap<RecordKey, Octets>,
+    /// What the process was told since what its last message was about: digests and hashes, the present one excluded.
+    history: Vec<(Digest, u64)>,
     /// Changes that the process was not told yet.
     changes: Vec<Record>,
-    /// Hashes of what the process had when it sent a message, by epoch and number; the last ones.
+    /// Hashes of what the process had with all that it had sent when it sent a message, by epoch and number; the last ones.
     sent: VecDeque<(u64, u64, u64)>,
+}
+
+impl Table {
+    /// The process knows of a change.
+    fn tell(&mut self, record: &Record) {
+        self.history.push(self.state());
+        put(&mut self.told, record);
+    }
+
+    /// What the process was told.
+    fn state(&self) -> (Digest, u64) {
+        let mut shadow = Shadow::new(KEY);
+        for told in &self.told {
+            shadow.apply(&record(told));
+        }
+        (shadow.digest(), fingerprint(&self.told))
+    }
+
+    /// The hash of what a message's digest is of; nothing's, if it is none of what the process was told since the last one.
+    fn meant(&mut self, digest: Digest) -> u64 {
+        self.history.push(self.state());
+        let Some(at) = self.history.iter().rposition(|(of, _)| *of == digest) else { return 0 };
+        self.history.drain(..at);
+        self.history[0].1
+    }
+
+    /// The process knows what there is.
+    fn forget(&mut self) {
+        self.history.clear();
+        self.changes.clear();
+    }
 }
 
 /// Messages of a shard that are remembered.
@@ -118,7 +152,7 @@ impl Node {
         let now = self.clock(time);
         for (number, table) in (0..).zip(&mut self.tables) {
             (table.is_enabled, table.stopping) = (false, None);
-            table.changes.clear();
+            table.forget();
             table.told.clone_from(&table.records);
             let shard = Shard(number);
             let records = table.records.iter().map(record).collect();
@@ -178,7 +212,7 @@ impl Node {
     fn changes(&mut self, number: usize) -> Option<Input> {
         let table = &mut self.tables[number];
         let records = std::mem::take(&mut table.changes);
-        records.iter().for_each(|record| put(&mut table.told, record));
+        records.iter().for_each(|record| table.tell(record));
         let shard = Shard(number as u16);
         (!records.is_empty()).then_some(Input::Changed { shard, records })
     }
@@ -196,7 +230,7 @@ impl Node {
                 table.epoch = 0;
                 table.records.clear();
                 table.told.clear();
-                table.changes.clear();
+                table.forget();
             }
             Action::Apply { shard, records } => {
                 let table = &mut self.tables[usize::from(shard.0)];
@@ -205,6 +239,7 @@ impl Node {
                     put(&mut table.records, record);
                     put(&mut table.told, record);
                 }
+                table.history.clear();
             }
             other => {
                 match &other {
@@ -214,7 +249,7 @@ impl Node {
                         (table.is_enabled, table.stopping) = (false, Some((*ticket, until)));
                     }
                     Action::Send {
-                        message: Message::Replicate { shard, epoch, number, .. },
+                        message: Message::Replicate { shard, epoch, number, digest, .. },
                         ..
                     } => {
                         let table = &mut self.tables[usize::from(shard.0)];
@@ -223,7 +258,8 @@ impl Node {
                             .back()
                             .is_none_or(|last| (last.0, last.1) < (*epoch, *number));
                         if is_new {
-                            table.sent.push_back((*epoch, *number, fingerprint(&table.told)));
+                            let meant = table.meant(*digest);
+                            table.sent.push_back((*epoch, *number, meant));
                             if table.sent.len() > REMEMBERED {
                                 table.sent.pop_front();
                             }
@@ -254,7 +290,7 @@ impl Node {
         Some(Input::Stopped { shard, ticket })
     }
 
-    /// What the owner had when it sent a message.
+    /// What the owner had with all that it had sent when it sent a message.
     pub(super) fn had(&self, shard: usize, epoch: u64, number: u64) -> Option<u64> {
         let of = |sent: &&(u64, u64, u64)| (sent.0, sent.1) == (epoch, number);
         self.tables[shard].sent.iter().find(of).map(|sent| sent.2)

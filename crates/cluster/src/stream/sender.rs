@@ -16,6 +16,8 @@ const FLIGHT_OF_ONE: std::ops::RangeInclusive<usize> = 2..=16;
 
 /// How often the time doubles after which messages are sent again.
 const DOUBLINGS: u32 = 3;
+/// Messages are sent again after so many times what acknowledgements took lately, at the least.
+const PATIENCE: Nanos = 2;
 
 /// Times and bounds of streams, in ns, records, and messages.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +93,11 @@ pub(crate) struct Sender {
     begun: u64,
     window: VecDeque<Sent>,
     in_window: usize,
-    pending: Vec<Record>,
+    /// With what the table was after each.
+    pending: Vec<(Record, Digest)>,
     pending_since: Nanos,
+    /// What the table was before the first of them.
+    before: Digest,
     snapshot: Snapshot,
     ready: bool,
     /// The highest number acknowledged.
@@ -102,6 +107,8 @@ pub(crate) struct Sender {
     /// When an acknowledgement was last of use, or messages were sent again; and how often since without one.
     heard_at: Nanos,
     silences: u32,
+    /// What acknowledgements took lately: an overloaded standby is not to be told everything again.
+    delay: Nanos,
     /// Records that were dropped from the full queue.
     pub(crate) dropped: u64,
 }
@@ -117,12 +124,14 @@ impl Sender {
             in_window: 0,
             pending: Vec::new(),
             pending_since: 0,
+            before: Digest::default(),
             snapshot: Snapshot::Begins,
             ready: false,
             acknowledged: 0,
             sent_at: 0,
             heard_at: 0,
             silences: 0,
+            delay: 0,
             dropped: 0,
         }
     }
@@ -134,7 +143,7 @@ impl Sender {
     /// Whom to send to, from now on.
     pub(crate) fn set_standby(&mut self, standby: Option<(Member, Incarnation)>) {
         if self.standby != standby {
-            self.standby = standby;
+            (self.standby, self.delay) = (standby, 0);
             self.restart();
         }
     }
@@ -173,13 +182,14 @@ impl Sender {
     /// Takes changes of the owner's table, in their order.
     pub(crate) fn change(&mut self, now: Nanos, settings: &StreamSettings, records: Vec<Record>) {
         for record in records {
+            let before = self.shadow.digest();
             if !self.shadow.apply(&record) || self.begun == 0 {
                 continue;
             }
             if self.pending.is_empty() {
-                self.pending_since = now;
+                (self.pending_since, self.before) = (now, before);
             }
-            self.pending.push(record);
+            self.pending.push((record, self.shadow.digest()));
             if self.in_window + self.pending.len() > settings.queue {
                 self.dropped += (self.in_window + self.pending.len()) as u64;
                 self.restart();
@@ -220,7 +230,10 @@ impl Sender {
             (self.acknowledged, self.heard_at, self.silences) = (next, now, 0);
         }
         while self.window.front().is_some_and(|sent| sent.number < next) {
-            self.in_window -= self.window.pop_front().map_or(0, |sent| sent.records());
+            let Some(sent) = self.window.pop_front() else { break };
+            self.in_window -= sent.records();
+            // The longest one, which wears off.
+            self.delay = now.saturating_sub(sent.at).max(self.delay - self.delay / 8);
         }
         if ready {
             // What is still to be read, the standby has.
@@ -240,8 +253,10 @@ impl Sender {
 
     fn send_pending(&mut self, now: Nanos) -> Option<Sent> {
         let rest = self.pending.split_off(self.pending.len().min(BATCH));
-        let records = std::mem::replace(&mut self.pending, rest);
-        (!records.is_empty()).then(|| self.send(now, Step::Records(records)))
+        let told = std::mem::replace(&mut self.pending, rest);
+        self.before = told.last()?.1;
+        let records = told.into_iter().map(|(record, _)| record).collect();
+        Some(self.send(now, Step::Records(records)))
     }
 
     /// The standby is not to be given more than it can take: what it has not acknowledged is on its way, or waits there.
@@ -252,7 +267,9 @@ impl Sender {
     /// When everything is sent again, if nothing is heard: later each time, since perhaps the standby is only slow.
     fn resend_at(&self, settings: &StreamSettings) -> Option<Nanos> {
         let last = self.heard_at.max(self.window.front()?.at);
-        Some(last + (settings.resend << self.silences))
+        let most = settings.resend << DOUBLINGS;
+        let patience = (PATIENCE * self.delay).clamp(settings.resend, most);
+        Some(last + (patience << self.silences))
     }
 
     /// When something is sent, if there is nothing to tell: of all streams at the same time, so that messages leave together.
@@ -262,7 +279,9 @@ impl Sender {
     }
 
     fn send(&mut self, now: Nanos, step: Step) -> Sent {
-        let sent = Sent { number: self.next, digest: self.shadow.digest(), step, at: now };
+        // What is pending, the standby can't have.
+        let digest = if self.pending.is_empty() { self.shadow.digest() } else { self.before };
+        let sent = Sent { number: self.next, digest, step, at: now };
         self.next += 1;
         self.in_window += sent.records();
         self.sent_at = now;
