@@ -31,6 +31,8 @@ const WEIGHTS: [u16; 2] = [10_000, 1];
 const TTL: Duration = Duration::from_millis(500);
 /// How long both may take to find each other.
 const JOINED: Duration = Duration::from_secs(20);
+/// So long after it has taken its shards a gateway leaves new flows to its user engine (docs/cluster.md).
+const QUIET: Duration = Duration::from_secs(1);
 
 pub(super) use conntrackd::Pair;
 pub(super) use joold::Joold;
@@ -166,6 +168,7 @@ impl Mechanism for Standby {
                 why: "the cluster of both gateways is not complete".into(),
             });
         }
+        std::thread::sleep(QUIET);
         Ok(owner)
     }
 
