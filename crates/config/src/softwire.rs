@@ -70,6 +70,17 @@ impl Softwire {
         }
     }
 
+    /// The part of a client that borrows its address, apart from what a lease decides.
+    #[must_use]
+    pub fn without_lease(&self) -> Option<Softwire> {
+        let mut one = self.clone();
+        let SoftwireEnd::Client(client) = &mut one.end else { return None };
+        client.early?;
+        (client.v4, client.ports, client.local) = (None, None, None);
+        client.remote = Ipv6Addr::UNSPECIFIED;
+        Some(one)
+    }
+
     /// The bindings, with `own` as the address of a client whose own is not configured. A client without an IPv4
     /// address, or without an own address, has none.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Changes the configuration of a running translator: engines first, then the host's routes; on an error both are rolled
 //! back, and at the end what is no longer needed is taken back.
 
-use fordway_config::Translator;
+use fordway_config::{Mode, Softwire, Translator};
 use fordway_engine::Core;
 use fordway_net::{Change, Netlink, View};
 use tracing::{debug, info, warn};
@@ -12,7 +12,7 @@ use super::running::Running;
 use super::stateful::{self, Entries, Unsettled};
 use crate::failure::Failure;
 use crate::plan::changes::{self, keep, last_of_each};
-use crate::plan::placement::Devices;
+use crate::plan::placement::{Devices, Placement};
 use crate::plan::pool4;
 use crate::plan::resolve::{self, Facts};
 use crate::plan::uplink;
@@ -109,8 +109,25 @@ impl Running {
         self.engine.core().tables().map(|nat64| Entries::of(nat64, stay))
     }
 
+    /// Whether a configuration differs only in what a lease decides, this host's end of the tunnel apart. What the host says is the
+    /// same then, as far as is known; a packet waits meanwhile, so it is looked at afterwards ([`Running::refresh`]).
+    fn is_leased(&self, new: &Translator) -> bool {
+        let own = new.softwire().and_then(Softwire::client).and_then(|client| client.local);
+        *new != self.config && own.is_some() && own == self.facts.resolved.clat_v6 && {
+            let rest = |one: &Translator| {
+                let softwire = one.softwire().and_then(Softwire::without_lease)?;
+                Some(Translator { mode: Mode::Softwire(Box::new(softwire)), ..one.clone() })
+            };
+            rest(new).is_some_and(|new| Some(new) == rest(&self.config))
+        }
+    }
+
     /// What a configuration means on the host as it is now; `None`: what is in force.
     fn meaning(&self, new: &Translator) -> Result<Option<Meaning>, Failure> {
+        if self.is_leased(new) {
+            let Placement { way, devices, .. } = self.place.clone();
+            return Ok(Some(Meaning { facts: self.facts.clone(), way, devices }));
+        }
         let mut netlink = Netlink::open()?;
         let mut facts = resolve::resolve(&mut netlink, new, self.queues)?;
         facts.resolved.attach = self.place.attach;

@@ -305,6 +305,10 @@ impl Interface {
     fn settle(&mut self) {
         if std::mem::take(&mut self.is_new) {
             self.daemon.with(&self.name, Running::settle);
+            // Of a lease it was supposed that the host is as it was.
+            if let Some(Err(failure)) = self.daemon.with(&self.name, Running::refresh) {
+                warn!("{}: {}", self.name, failure.line());
+            }
         }
     }
 

@@ -180,6 +180,23 @@ fn first_packet(engine: &str) {
     assert_eq!((host(&net.tep), host(&net.client)), before);
 }
 
+/// The packet does not wait for that: it follows as the way to the server was.
+#[test]
+fn the_way_to_the_tunnel_end_point_may_be_another_than_to_the_server() {
+    if !can_use_tun() {
+        return;
+    }
+    let net = Net::new();
+    net.client.ip("route add 2001:db8:f::/64 via 2001:db8:1::1 mtu 1400");
+    let (tep_dir, client_dir) = (RunDir::new(), RunDir::new());
+    let _tep = Daemon::start(&tep_dir, &net.tep, &net.lender("192.0.2.0/28", ""));
+    let borrower = Daemon::start(&client_dir, &net.client, &net.borrower("one", ""));
+    let mtu = || borrower.status()["translators"][0]["mtu"].clone();
+    assert_eq!(mtu(), 1500);
+    assert!(ping_once(&net.client, "198.51.100.2").contains("1 received"), "{}", borrower.log());
+    poll("the path MTU", || (mtu() == 1400).then_some(()));
+}
+
 #[test]
 fn curl_fetches_a_file_through_the_tunnel() {
     if !can_use_tun() || !has_programs(&["curl"]) || !has_programs(&["python3"]) {
