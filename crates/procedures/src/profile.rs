@@ -183,7 +183,8 @@ impl Profile {
             },
             stateful: stateful::Parameters {
                 rate_error: 10_000,
-                capacity_error: 10_000,
+                beta: 0.3,
+                capacity_error: 20_000,
                 repetitions: 1,
                 gap_s: 10.0,
                 ..standard.stateful

@@ -53,9 +53,8 @@ pub fn capacity<T: StatefulTester>(
             .ok_or(Ended::Precondition("ports do not suffice for so many connections"))?;
         let filling = Filling { tuples, connections, seed, rate: 0.0 };
         let least = (rate as f64 * drop).ceil() as u64;
-        // Nobody asks for rates below the unacceptable one, whose trials are the longest.
-        let floor = least.saturating_sub(1);
-        let found = search(session, &filling, rate, floor, parameters)?;
+        // Below the least acceptable rate trials are the longest, and nobody asks.
+        let found = search(session, &filling, rate, least, parameters)?;
         let rate = found.map_or(0, |found| found.value);
         let collapsed = found.is_none();
         let is_beyond = collapsed || rate < least;
