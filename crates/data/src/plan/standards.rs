@@ -12,7 +12,7 @@ const USUAL_RATE: f64 = 500_000.0;
 /// See [`USUAL_RATE`].
 const USUAL_CONNECTIONS: f64 = 400_000.0;
 /// Seconds to take a mechanism with its network down, and to start both again with the tester.
-const RENEW_S: f64 = 1.5;
+const RENEW_S: f64 = 0.7;
 
 /// Wall time of a test of RFC 8219 or RFC 9693 on one deployment: what its procedures estimate for a usual gateway.
 pub(super) fn seconds(load: Load, profile: &Profile) -> f64 {
