@@ -284,6 +284,51 @@ mod tests {
         }
     }
 
+    /// A change of any of these needs another version: gateways are upgraded one after the other.
+    #[test]
+    fn gateways_of_other_builds_read_the_same() {
+        let record = Record { key: [7; 24], value: Some([9, 8].into()) };
+        let expected = [&[2, 5, 3, 4, 5, 1, 2, 1, 1, 24][..], &[7; 24], &[1, 2, 9, 8]].concat();
+        assert_eq!(encode(&replicate(vec![record])), expected);
+        let (shard, revision, member) = (Shard(300), 200, Member(7));
+        let record = ShardRecord { epoch: 4, owner: member, incarnation: 5, wish: Some(member) };
+        let messages = [
+            (Message::Ask { incarnation: 5, sent: 6 }, vec![2, 0, 5, 6]),
+            (Message::Promise { by: 4, incarnation: 5, sent: 6 }, vec![2, 1, 4, 5, 6]),
+            (Message::VoteRequest { member, revision }, vec![2, 2, 7, 200, 1]),
+            (Message::Vote { member, revision, by: 4 }, vec![2, 3, 7, 200, 1, 4]),
+            (
+                Message::Written { shard, revision, record },
+                vec![2, 4, 172, 2, 200, 1, 4, 7, 5, 1, 7],
+            ),
+            (
+                Message::Acknowledge { shard, epoch: 4, next: 6, ready: true },
+                vec![2, 6, 172, 2, 4, 6, 1],
+            ),
+            (Message::Known { shard, revision }, vec![2, 7, 172, 2, 200, 1]),
+        ];
+        for (message, octets) in messages {
+            assert_eq!(encode(&message), octets, "{message:?}");
+        }
+        let lease = LeaseRecord {
+            incarnation: 5,
+            process: 6,
+            host: 300,
+            status: Status::Draining,
+            sent: 8,
+            weight: 9,
+            peers: BTreeMap::from([(member, 3)]),
+        };
+        let values = [
+            (Value::Config(5), vec![1, 0, 5]),
+            (Value::Lease(lease), vec![1, 1, 5, 6, 172, 2, 1, 8, 9, 1, 7, 3]),
+            (Value::Shard(record), vec![1, 2, 4, 7, 5, 1, 7]),
+        ];
+        for (value, octets) in values {
+            assert_eq!(encode(&value), octets, "{value:?}");
+        }
+    }
+
     #[test]
     fn another_version_is_refused() {
         let mut octets = encode(&Value::Config(5));
