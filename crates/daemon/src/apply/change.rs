@@ -109,17 +109,18 @@ impl Running {
         self.engine.core().tables().map(|nat64| Entries::of(nat64, stay))
     }
 
-    /// Whether a configuration differs only in what a lease decides, this host's end of the tunnel apart. What the host says is the
-    /// same then, as far as is known; a packet waits meanwhile, so it is looked at afterwards ([`Running::refresh`]).
+    /// Whether a configuration adds a lease, or another one, for this host's end of the tunnel as it is, and differs in nothing else.
+    /// A packet waits then, so the host is supposed to be as it was; it is looked at afterwards ([`Running::refresh`]).
     fn is_leased(&self, new: &Translator) -> bool {
-        let own = new.softwire().and_then(Softwire::client).and_then(|client| client.local);
-        *new != self.config && own.is_some() && own == self.facts.resolved.clat_v6 && {
-            let rest = |one: &Translator| {
-                let softwire = one.softwire().and_then(Softwire::without_lease)?;
-                Some(Translator { mode: Mode::Softwire(Box::new(softwire)), ..one.clone() })
-            };
-            rest(new).is_some_and(|new| Some(new) == rest(&self.config))
-        }
+        let client = new.softwire().and_then(Softwire::client).filter(|it| it.v4.is_some());
+        let is_here = client.is_some_and(|it| it.local == self.facts.resolved.clat_v6);
+        let rest = |one: &Translator| {
+            let softwire = one.softwire().and_then(Softwire::without_lease)?;
+            Some(Translator { mode: Mode::Softwire(Box::new(softwire)), ..one.clone() })
+        };
+        is_here
+            && *new != self.config
+            && rest(new).is_some_and(|new| Some(new) == rest(&self.config))
     }
 
     /// What a configuration means on the host as it is now; `None`: what is in force.

@@ -233,7 +233,7 @@ impl Interface {
             HostRequest::Bound(grant, own, reply) => reply.send(self.bound(&grant, own)).is_err(),
             HostRequest::Carried(reply) => reply.send(self.carried()).is_err(),
             HostRequest::Settle(reply) => {
-                self.settle();
+                self.settle_leased();
                 reply.send(()).is_err()
             }
             HostRequest::Unbound(reply) => {
@@ -305,7 +305,13 @@ impl Interface {
     fn settle(&mut self) {
         if std::mem::take(&mut self.is_new) {
             self.daemon.with(&self.name, Running::settle);
-            // Of a lease it was supposed that the host is as it was.
+        }
+    }
+
+    /// What waited for a lease was sent: looks at the host, which was supposed to be as it was.
+    fn settle_leased(&mut self) {
+        if self.is_new {
+            self.settle();
             if let Some(Err(failure)) = self.daemon.with(&self.name, Running::refresh) {
                 warn!("{}: {}", self.name, failure.line());
             }
