@@ -59,6 +59,7 @@ impl Replica {
             for first in (0..64).filter(|bit| bits >> bit & 1 != 0).map(|bit| place + bit) {
                 for entry in (first..end).step_by(words.len() * 64).filter(|entry| *entry != 0) {
                     looked += 1;
+                    self.look_at_bib_of(entry, &view, tell);
                     self.look_at_session(&view, entry, tell);
                     self.look_at_subscriber_of(&view, entry, tell);
                     if self.waits(&view, entry) {
@@ -74,6 +75,16 @@ impl Replica {
             self.round.waiting.drain(..).for_each(|entry| shards.note(entry));
         }
         Looked { is_complete, waits }
+    }
+
+    /// Tells that the BIB entry of a session that was told has ended: another binding, and a session of it, may be in their
+    /// entries by now, at the same address and port.
+    fn look_at_bib_of(&mut self, session: u32, view: &View<'_>, tell: &mut Tell<'_>) {
+        let told = self.told.sessions[session as usize];
+        if told.is_told() && self.follows(told.shard) && self.told.has_bib(view, told.bib).is_none()
+        {
+            self.untell_bib(told.bib, tell);
+        }
     }
 
     /// Tells the subscriber of a session without a record, for which it may have got a block.

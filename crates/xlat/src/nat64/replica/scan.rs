@@ -178,7 +178,7 @@ impl Replica {
     }
 
     /// Tells the removal of a BIB entry, and of its sessions before.
-    fn untell_bib(&mut self, entry: u32, tell: &mut Tell<'_>) {
+    pub(super) fn untell_bib(&mut self, entry: u32, tell: &mut Tell<'_>) {
         while let Some(session) = self.told.last_session_of(&self.told.bibs[entry as usize]) {
             let (shard, key) = self.told.remove_session(session);
             tell(Change { shard, key, value: None });

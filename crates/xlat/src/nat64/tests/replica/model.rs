@@ -247,7 +247,8 @@ impl Stream {
         }
     }
 
-    /// After a round there is no session that a scan would add, nor one in another state, but for what is left of lifetimes.
+    /// After a round there is no session or BIB entry that a scan would add, nor one that has changed, but for what is left
+    /// of lifetimes.
     fn stop(&mut self) {
         // The rest of a round that is under way, and one.
         let mut waits = false;
@@ -258,11 +259,13 @@ impl Stream {
         }
         let known = self.sent.clone();
         let changes = self.owner.changes(self.now());
-        let sessions = changes.iter().filter(|(_, key, value)| key[0] == 3 && value.is_some());
-        for (_, key, value) in sessions.filter(|_| !waits) {
+        let told = changes.iter().filter(|(_, key, value)| key[0] >= 2 && value.is_some());
+        for (_, key, value) in told.filter(|_| !waits) {
             let [known, value] = [known.get(key), value.as_ref()].map(|value| {
                 let mut value = value.expect("it was noted when it got a record").clone();
-                value[LEFT_AT] = 0;
+                if key[0] == 3 {
+                    value[LEFT_AT] = 0;
+                }
                 value
             });
             assert_eq!(known, value, "it was noted when it changed");

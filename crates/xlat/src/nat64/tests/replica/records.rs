@@ -178,6 +178,31 @@ fn a_fresh_session_takes_the_place_of_all_that_an_entry_was() {
     assert_eq!(kinds(&told), expected);
 }
 
+/// Its first session is in the entry, and has the key, of one that was told.
+#[test]
+fn a_round_finds_another_binding_at_the_same_address_and_port() {
+    let sizes = Sizes { bibs: 1, sessions: 2, subscribers: 1 };
+    let settings = Settings { sizes, filtering: Filtering::EndpointIndependent, ..blocks(1) };
+    let mut gateway = Gateway::owner(1, ALL, settings);
+    let local = gateway.nat.from_v6(&udp(1, 4000), at(0), 0).unwrap();
+    assert_eq!(gateway.changed(at(0)).0.len(), 3);
+    for has_two in [false, true] {
+        gateway.nat.remove_bib(Protocol::Udp, local, at(1)).unwrap();
+        gateway.sweep(at(1));
+        let tuple = udp(1, 4001 + u16::from(has_two));
+        assert_eq!(gateway.nat.from_v6(&tuple, at(1), 0), Ok(local));
+        if has_two {
+            let other = Tuple { remote: (SERVER.0, 54), ..answer(&tuple, local, Segment::Other) };
+            gateway.nat.from_v4(&other, at(1), 0).unwrap();
+        }
+        let (told, waits) = gateway.changed(at(1));
+        let mut expected = vec![(3, false), (2, false), (2, true), (3, true)];
+        expected.extend(has_two.then_some((3, true)));
+        assert_eq!((kinds(&told), waits), (expected, false));
+        assert_eq!(gateway.changes(at(1)), []);
+    }
+}
+
 /// Whose next binding is not told.
 #[test]
 fn a_binding_in_the_entry_of_another_ends_its_record() {
