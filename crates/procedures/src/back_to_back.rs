@@ -106,7 +106,7 @@ fn longest_burst<T: Tester>(
     most: u64,
     parameters: &Parameters,
 ) -> Result<Bisected, T> {
-    let search = Bisection { most, error: parameters.step, floor: 0 };
+    let search = Bisection { most, error: parameters.step, finest: parameters.step, floor: 0 };
     search.run(|frames| {
         let load = Load::Burst { frames, rate: point.maximum.rate };
         let mut order = session.order(&point.traffic, load, Record::Counts);

@@ -10,6 +10,9 @@ pub struct Bisection {
     pub most: u64,
     /// The search ends when the bounds differ by no more than this; at least 1.
     pub error: u64,
+    /// Nor by more than an eighth of the upper one, or than this if that is more: small values are found as exactly as great
+    /// ones, down to here. The error: every value is found within that.
+    pub finest: u64,
     /// The search ends when a value up to this one fails, as nobody asks for less.
     pub floor: u64,
 }
@@ -30,16 +33,20 @@ impl Bisection {
         if high == 0 || passes(high)? {
             return Ok(Bisected { value: high, above: None });
         }
-        while high - low > self.error.max(1) && high > self.floor {
+        while high - low > self.error_below(high) && high > self.floor {
             let middle = low + (high - low) / 2;
             *(if passes(middle)? { &mut low } else { &mut high }) = middle;
         }
         Ok(Bisected { value: low, above: Some(high) })
     }
 
+    fn error_below(&self, high: u64) -> u64 {
+        self.error.min(self.finest.max(high / 8)).max(1)
+    }
+
     /// The most values that are tried.
     pub fn bound(&self) -> u32 {
-        let widths = self.most.div_ceil(self.error.max(1)).max(1);
+        let widths = self.most.div_ceil(self.error_below(0)).max(1);
         2 + widths.ilog2() + u32::from(!widths.is_power_of_two())
     }
 }

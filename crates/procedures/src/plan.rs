@@ -109,7 +109,7 @@ fn back_to_back(profile: &Profile, maximum: f64) -> Cost {
     let p = &profile.back_to_back;
     let limit = p.limit_s.min(LONGEST_S);
     let most = (limit * maximum) as u64;
-    let bound = Bisection { most, error: p.step, floor: 0 }.bound();
+    let bound = Bisection { most, error: p.step, finest: p.step, floor: 0 }.bound();
     let trials =
         u64::from(bound) * u64::from(p.verifications + 1) * u64::from(p.repetitions.max(1));
     let waits = profile.waits;
@@ -160,7 +160,8 @@ pub fn tear_down(profile: &Profile, connections: u64, rate: f64) -> Cost {
 /// Maximum connection establishment rate of a number of connections, for a device that is expected to have `rate`.
 pub fn establishment(profile: &Profile, connections: u64, maximum: u64, rate: f64) -> Cost {
     let p = &profile.stateful;
-    let steps = Bisection { most: maximum, error: p.rate_error, floor: 0 }.bound();
+    let finest = p.rate_error.min(p.finest_rate_error().max(rate as u64 / 8));
+    let steps = Bisection { most: maximum, error: p.rate_error, finest, floor: 0 }.bound();
     let n = connections as f64;
     // Most steps are near the rate that is found; each has two phases.
     let one = n / rate + n / (p.alpha * rate) + 2.0 * profile.waits.residual;

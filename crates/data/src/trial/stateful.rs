@@ -22,7 +22,7 @@ pub struct Stateful {
     pub frame_octets: [u16; 2],
     /// Connections/s up to which the maximum connection establishment rate is searched for.
     pub maximum_rate: u64,
-    /// Error of that search, connections/s.
+    /// Error of that search, connections/s; below eight times this an eighth of the rate, down to an eighth of this.
     pub rate_error: u64,
     /// Rate of the validation as a share of the rate of test phase 1.
     pub alpha: f64,

@@ -97,7 +97,8 @@ pub(super) fn search<T: StatefulTester>(
     floor: u64,
     parameters: &Parameters,
 ) -> Result<Option<Bisected>, T> {
-    let search = Bisection { most: maximum, error: parameters.rate_error, floor };
+    let (error, finest) = (parameters.rate_error, parameters.finest_rate_error());
+    let search = Bisection { most: maximum, error, finest, floor };
     let found = search.run(|rate| {
         let filling = Filling { rate: rate as f64, ..*filling };
         match step(session, &filling, parameters).map_err(Stop::Ended)? {

@@ -74,7 +74,8 @@ pub enum Phase {
 /// Parameters of all tests of RFC 9693.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// Error of the binary search for the maximum connection establishment rate, connections/s.
+    /// Error of the binary search for the maximum connection establishment rate, connections/s. That of rates below eight
+    /// times this is an eighth of the rate, down to an eighth of this.
     pub rate_error: u64,
     /// alpha: rate of validation as a share of the rate of test phase 1 (section 4.6).
     pub alpha: f64,
@@ -91,6 +92,12 @@ pub struct Parameters {
     pub repetitions: u32,
     /// Seconds by which a timeout exceeds what it has to cover: gaps between phases.
     pub gap_s: f64,
+}
+
+impl Parameters {
+    pub(crate) fn finest_rate_error(&self) -> u64 {
+        self.rate_error / 8
+    }
 }
 
 /// How often a table is filled until it is given up.

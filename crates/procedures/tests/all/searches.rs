@@ -47,14 +47,19 @@ proptest! {
     #[test]
     fn whole_numbers_are_found_within_the_error_and_the_bound(
         most in 1..3_000_000u64, truth in 0..4_000_000u64, error in 1..5000u64,
+        share in 1..20u64,
     ) {
-        let (mut tries, search) = (0, Bisection { most, error, floor: 0 });
+        let finest = error / share;
+        let (mut tries, search) = (0, Bisection { most, error, finest, floor: 0 });
         let found = search.run(|value| { tries += 1; Ok::<bool, ()>(value <= truth) }).unwrap();
         prop_assert!(tries <= search.bound(), "{tries} of {}", search.bound());
         prop_assert!(found.value <= truth);
         match found.above {
             None => prop_assert_eq!(found.value, most),
-            Some(above) => prop_assert!(above > truth && above - found.value <= error),
+            Some(above) => {
+                let error = error.min(finest.max(above / 8)).max(1);
+                prop_assert!(above > truth && above - found.value <= error);
+            }
         }
     }
 }
@@ -71,14 +76,23 @@ fn a_good_guess_takes_few_trials_and_one_of_them_counts() {
 fn errors_end_a_search() {
     let search = Search { guess: 1000.0, least: 15.0, most: 2000.0, precision: 0.02 };
     assert_eq!(search.run(|_, _| Err::<bool, _>("gone")), Err("gone"));
-    let search = Bisection { most: 1000, error: 1, floor: 0 };
+    let search = Bisection { most: 1000, error: 1, finest: 1, floor: 0 };
     assert_eq!(search.run(|_| Err::<bool, _>("gone")), Err("gone"));
+}
+
+#[test]
+fn small_values_are_found_as_exactly_as_great_ones() {
+    let search = Bisection { most: 150_000, error: 10_000, finest: 1_250, floor: 0 };
+    for (truth, expected) in [(100_000, 93_750), (9_000, 8_203), (1_000, 0)] {
+        let found = search.run(|value| Ok::<bool, ()>(value <= truth)).unwrap();
+        assert_eq!(found.value, expected, "{truth}");
+    }
 }
 
 #[test]
 fn a_search_ends_when_what_fails_is_not_worth_more_trials() {
     let mut tried = Vec::new();
-    let found = Bisection { most: 1000, error: 1, floor: 300 }.run(|value| {
+    let found = Bisection { most: 1000, error: 1, finest: 1, floor: 300 }.run(|value| {
         tried.push(value);
         Ok::<bool, ()>(false)
     });
