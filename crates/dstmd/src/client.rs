@@ -4,7 +4,7 @@
 //! of its addresses and routes ([`Host`]).
 
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -133,6 +133,8 @@ impl<H: Host> Runner<H> {
     pub async fn run(mut self) -> H {
         let end = Arc::clone(&self.handle.end);
         let timer = Timer::new();
+        // A packet that comes need not wait for that.
+        self.follow_host();
         loop {
             let due = self.due();
             tokio::select! {
@@ -182,6 +184,9 @@ impl<H: Host> Runner<H> {
             // The packet was queued while the tunnel was set up.
             self.send_waiting();
             return;
+        }
+        if matches!(self.core.phase(), Phase::Idle | Phase::Refused) {
+            self.follow_host();
         }
         let effects = self.core.wanted(self.clock.now());
         self.carry_out(effects);
@@ -300,19 +305,34 @@ impl<H: Host> Runner<H> {
         }
     }
 
+    /// Sees to it that there is a socket, with the address that leads to the first server now.
+    fn follow_host(&mut self) {
+        let Some(to) = self.options.client.servers.first().copied() else { return };
+        if let Some((socket, _)) = &self.socket {
+            let has = socket.local_addr().map(|address| address.ip());
+            if source(self.options.own, to).ok().map(IpAddr::V6) != has.ok() {
+                self.socket = None;
+            }
+        }
+        if self.socket.is_none() {
+            self.open(to);
+        }
+    }
+
+    fn open(&mut self, to: SocketAddrV6) {
+        match open(self.options.own, to) {
+            Ok((socket, source)) => {
+                let end = self.host.tunnel_end(source);
+                self.core.set_tunnel(Some(end).filter(|end| *end != source));
+                self.socket = Some((socket, end));
+            }
+            Err(error) => debug!("{}: to {to}: {error}", self.options.name),
+        }
+    }
+
     fn send(&mut self, to: SocketAddrV6, octets: &[u8]) {
         if self.socket.is_none() {
-            match open(self.options.own, to) {
-                Ok((socket, source)) => {
-                    let end = self.host.tunnel_end(source);
-                    self.core.set_tunnel(Some(end).filter(|end| *end != source));
-                    self.socket = Some((socket, end));
-                }
-                Err(error) => {
-                    debug!("{}: to {to}: {error}", self.options.name);
-                    return;
-                }
-            }
+            self.open(to);
         }
         let Some((socket, _)) = &self.socket else { return };
         // The runtime takes a new socket for unwritable until it has polled it; the first message would be lost until
@@ -362,24 +382,27 @@ impl<H: Host> Runner<H> {
 
 /// A socket, and the address of this host that it sends from to `server`.
 fn open(own: Option<Ipv6Addr>, server: SocketAddrV6) -> io::Result<(UdpSocket, Ipv6Addr)> {
-    let own = match own {
-        Some(own) => own,
-        None => {
-            // Nothing is sent: connecting only selects the source address.
-            let probe = super::server::listen_on(any()).map_err(io::Error::other)?;
-            probe.connect(SocketAddr::V6(server))?;
-            match probe.local_addr()? {
-                SocketAddr::V6(address) => *address.ip(),
-                SocketAddr::V4(_) => return Err(io::ErrorKind::AddrNotAvailable.into()),
-            }
-        }
-    };
+    let own = source(own, server)?;
     let socket = super::server::listen_on(SocketAddrV6::new(own, 0, 0, 0));
     let socket = socket.map_err(|error| match error {
         Error::Listen { source, .. } => source,
         other => io::Error::other(other),
     })?;
     Ok((UdpSocket::from_std(socket)?, own))
+}
+
+/// `own`, or the address of this host that leads to `server`.
+fn source(own: Option<Ipv6Addr>, server: SocketAddrV6) -> io::Result<Ipv6Addr> {
+    if let Some(own) = own {
+        return Ok(own);
+    }
+    // Nothing is sent: connecting only selects the source address.
+    let probe = super::server::listen_on(any()).map_err(io::Error::other)?;
+    probe.connect(SocketAddr::V6(server))?;
+    match probe.local_addr()? {
+        SocketAddr::V6(address) => Ok(*address.ip()),
+        SocketAddr::V4(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
+    }
 }
 
 fn any() -> SocketAddrV6 {

@@ -12,7 +12,8 @@
 //!                           hairpin ──► the address that was asked
 //! ```
 //!
-//! While [`Nat44::waits`], the table has a single chain, `output (raw + 5)`, whose packets bypass conntrack.
+//! While [`Nat44::waits`], packets bypass conntrack, and so all of this, by a chain `output (raw + 5)`. The other chains are there
+//! already: the kernel takes longer to call the first one at a place than to put one in the place of another.
 
 #[cfg(feature = "nat44")]
 mod rules;

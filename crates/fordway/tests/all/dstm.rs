@@ -180,6 +180,21 @@ fn first_packet(engine: &str) {
     assert_eq!((host(&net.tep), host(&net.client)), before);
 }
 
+/// The client had a socket with its address already.
+#[test]
+fn a_client_that_has_another_address_by_now_asks_from_that() {
+    if !can_use_tun() {
+        return;
+    }
+    let net = Net::new();
+    let (tep_dir, client_dir) = (RunDir::new(), RunDir::new());
+    let _tep = Daemon::start(&tep_dir, &net.tep, &net.lender("192.0.2.0/28", ""));
+    let borrower = Daemon::start(&client_dir, &net.client, &net.borrower("one", ""));
+    net.client.ip("addr add 2001:db8:1::9/64 dev c0 nodad");
+    net.client.ip("addr del 2001:db8:1::2/64 dev c0");
+    assert!(ping_once(&net.client, "198.51.100.2").contains("1 received"), "{}", borrower.log());
+}
+
 /// The packet does not wait for that: it follows as the way to the server was.
 #[test]
 fn the_way_to_the_tunnel_end_point_may_be_another_than_to_the_server() {

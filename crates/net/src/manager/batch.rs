@@ -211,14 +211,14 @@ impl Manager {
                 Err(error) => {
                     if let Err(error) = failed(change, error) {
                         // What comes before it is made; what comes behind it is not.
-                        self.carry_out(ledger, steps, dirty, failed)?;
+                        self.carry_out(ledger, steps, dirty, known, failed)?;
                         return Err(error);
                     }
                     all.push(Applied::Present);
                 }
             }
         }
-        self.carry_out(ledger, steps, dirty, failed)?;
+        self.carry_out(ledger, steps, dirty, known, failed)?;
         Ok(all)
     }
 
@@ -228,6 +228,7 @@ impl Manager {
         ledger: &mut Ledger,
         steps: Vec<Step>,
         dirty: bool,
+        known: Known,
         failed: &mut dyn FnMut(&Change, Error) -> Result<()>,
     ) -> Result<()> {
         if dirty {
@@ -264,7 +265,9 @@ impl Manager {
             }
             dirty = true;
         }
-        if dirty {
+        // In haste what was before stays in the ledger with what is now, as after a crash in between, until the next look.
+        let is_clear = known == Known::Checked || refused.is_err();
+        if dirty && is_clear {
             ledger.save(&self.dir)?;
         }
         refused

@@ -57,7 +57,6 @@ pub(super) fn table(nat44: &Nat44) -> Table {
     COUNTERS.iter().for_each(|name| table.counter(name));
     if nat44.waits {
         add_waiting(&mut table, nat44);
-        return table;
     }
     add_sets(&mut table, nat44);
     table.nat_chain("prerouting", libc::NF_INET_PRE_ROUTING, PREROUTING);

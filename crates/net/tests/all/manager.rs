@@ -361,6 +361,41 @@ fn in_haste_what_was_made_is_not_looked_at_before_all_is_settled() {
 }
 
 #[test]
+fn in_haste_what_was_before_stays_in_the_ledger_until_all_is_settled() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        prepared_host();
+        let before = snapshot();
+        let all = changes();
+        let mut others = all.clone();
+        for change in &mut others {
+            if let Change::Route(route) = change {
+                route.mtu = route.mtu.map(|mtu| mtu - 20);
+            }
+        }
+        for is_killed in [false, true] {
+            let mut manager = Manager::open(run.path(), "nat64").unwrap();
+            assert_eq!(manager.apply_all(&all).unwrap(), vec![Applied::Made; all.len()]);
+            let _ = manager.apply_once(&others).unwrap();
+            assert!(ip_output("-6 route show 64:ff9b::/96").contains("mtu 1380"));
+            let has_earlier =
+                || std::fs::read_to_string(ledger(run.path())).unwrap().contains("\"earlier\"");
+            assert!(has_earlier());
+            if is_killed {
+                drop(manager);
+                manager = Manager::open(run.path(), "nat64").unwrap();
+            } else {
+                let done = manager.reconcile(&others).unwrap();
+                assert!(done.made.is_empty() && done.taken_back.is_empty(), "{done:?}");
+                assert!(!has_earlier());
+            }
+            assert_eq!(manager.restore().unwrap().undone.len(), all.len());
+            assert_eq!(snapshot(), before);
+        }
+    });
+}
+
+#[test]
 fn namespaces_have_ledgers_of_their_own() {
     let run = tempfile::tempdir().unwrap();
     let change = Change::sysctl(SysctlKey::forwarding_v4(), "1");
