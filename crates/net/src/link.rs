@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use netlink_packet_core::{DefaultNla, Nla};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoTun, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    InfoData, InfoKind, InfoTun, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage,
 };
 
 use crate::{Error, Netlink, Result, sys};
@@ -94,7 +94,10 @@ impl Netlink {
     ///
     /// [`Error::Netlink`], [`Error::Answer`].
     pub fn links(&mut self) -> Result<Vec<Link>> {
-        let message = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        // Counters are most of what is told of an interface, and nobody here looks at them.
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+        let message = RouteNetlinkMessage::GetLink(message);
         let answers = self.dump(&message, "list interfaces")?;
         Ok(answers.into_iter().filter_map(into_link).collect())
     }

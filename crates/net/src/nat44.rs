@@ -12,8 +12,9 @@
 //!                           hairpin ──► the address that was asked
 //! ```
 //!
-//! While [`Nat44::waits`], packets bypass conntrack, and so all of this, by a chain `output (raw + 5)`. The other chains are there
-//! already: the kernel takes longer to call the first one at a place than to put one in the place of another.
+//! Of [`Nat44::own`] packets only those of this host are translated, by a single rule. While it [`Nat44::waits`], they bypass
+//! conntrack, and so that rule, by a chain `output (raw + 5)`. The rule is there already: the kernel takes longer to call the
+//! first one at a place than to put one in the place of another.
 
 #[cfg(feature = "nat44")]
 mod rules;
@@ -60,8 +61,12 @@ pub struct Nat44 {
     pub most_per_second: Option<u32>,
     /// New connections are logged by the kernel.
     pub log: bool,
-    /// Nothing is translated yet: what this host itself sends from addresses of `clients` by the uplinks leaves as it
-    /// is, and is not remembered, so that it can be translated when it is sent again.
+    /// Only what this host itself sends from addresses of `clients` by the uplinks is translated, to the uplink's address;
+    /// nothing is counted.
+    #[serde(default)]
+    pub own: bool,
+    /// With `own`: nothing is translated yet. It leaves as it is, and is not remembered, so that it can be translated when it
+    /// is sent again.
     #[serde(default)]
     pub waits: bool,
 }

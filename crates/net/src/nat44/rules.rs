@@ -54,10 +54,11 @@ const RATES: &str = "rates";
 /// The table of `nat44`.
 pub(super) fn table(nat44: &Nat44) -> Table {
     let mut table = Table::new(Ip::V4, &nat44.table());
-    COUNTERS.iter().for_each(|name| table.counter(name));
-    if nat44.waits {
-        add_waiting(&mut table, nat44);
+    if nat44.own {
+        add_own(&mut table, nat44);
+        return table;
     }
+    COUNTERS.iter().for_each(|name| table.counter(name));
     add_sets(&mut table, nat44);
     table.nat_chain("prerouting", libc::NF_INET_PRE_ROUTING, PREROUTING);
     add_arriving_destinations(&mut table, nat44);
@@ -66,14 +67,21 @@ pub(super) fn table(nat44: &Nat44) -> Table {
     table
 }
 
-/// What this host sends before there is an address for it: a connection that is remembered untranslated would stay
-/// so.
-fn add_waiting(table: &mut Table, nat44: &Nat44) {
-    table.base_chain("output", libc::NF_INET_LOCAL_OUT, RAW);
+/// What this host itself sends. Before there is an address for it, it is not remembered: a connection that is remembered
+/// untranslated would stay so.
+fn add_own(table: &mut Table, nat44: &Nat44) {
+    table.nat_chain("postrouting", libc::NF_INET_POST_ROUTING, POSTROUTING);
+    if nat44.waits {
+        table.base_chain("output", libc::NF_INET_LOCAL_OUT, RAW);
+    }
     for uplink in &nat44.uplinks {
         for net in &nat44.clients {
-            let steps = [device(libc::NFT_META_OIFNAME, uplink), network(SOURCE, *net), notrack()];
-            table.rule("output", steps);
+            let from = || [device(libc::NFT_META_OIFNAME, uplink), network(SOURCE, *net)];
+            let translate = masquerade(nat44.ports, nat44.choice);
+            table.rule("postrouting", from().into_iter().chain([translate]));
+            if nat44.waits {
+                table.rule("output", from().into_iter().chain([notrack()]));
+            }
         }
     }
 }

@@ -24,6 +24,7 @@ fn nat44() -> Nat44 {
         most_sessions: None,
         most_per_second: None,
         log: false,
+        own: false,
         waits: false,
     }
 }
@@ -89,16 +90,18 @@ fn while_it_waits_nothing_is_remembered_and_then_all_is_translated() {
     let run = tempfile::tempdir().unwrap();
     in_namespace(|| {
         let mut manager = Manager::open(run.path(), "home").unwrap();
-        let waits = Nat44 { waits: true, ..nat44() };
+        let own = Nat44 { own: true, ..nat44() };
+        let waits = Nat44 { waits: true, ..own.clone() };
         assert_eq!(manager.apply(&Change::Nat44(waits)).unwrap(), Applied::Made);
         assert_rules(&[
             "type filter hook output priority raw + 5; policy accept;",
             "oifname \"wan0\" ip saddr 198.51.100.0/24 notrack",
-            "masquerade persistent",
+            "oifname \"wan0\" ip saddr 198.51.100.0/24 masquerade persistent",
         ]);
-        let ranged = Nat44 { ports: Some((4096, 8191)), ..nat44() };
+        let ranged = Nat44 { ports: Some((4096, 8191)), ..own };
         assert_eq!(manager.apply(&Change::Nat44(ranged)).unwrap(), Applied::Made);
-        assert_rules(&["masquerade to :4096-8191 persistent"]);
+        let translates = "ip saddr 198.51.100.0/24 masquerade to :4096-8191 persistent";
+        assert_rules(&[translates]);
         assert!(!nft(TABLE).contains("notrack"));
         let _ = manager.restore().unwrap();
         assert_eq!(nft("list ruleset"), "");

@@ -17,6 +17,7 @@ pub(super) fn lent(device: &str, client: &SoftwireClient) -> Vec<Change> {
         clients: vec![early.into()],
         uplinks: vec![device.to_owned()],
         ports: range.map(|range| (*range.start(), *range.end())),
+        own: true,
         waits: client.v4.is_none(),
         ..Nat44::default()
     };

@@ -66,6 +66,7 @@ fn table(entry: &Nat44, outer: &[Ipv4Addr]) -> Table {
         most_sessions: limit(entry.quotas.sessions),
         most_per_second: limit(entry.quotas.new_per_second),
         log: entry.log,
+        own: false,
         waits: false,
     }
 }
