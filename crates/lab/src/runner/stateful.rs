@@ -3,7 +3,7 @@
 use fordway_data::spec::Metric;
 use fordway_data::trial::{Lack, Stateful, Trial};
 use fordway_procedures::Ended;
-use fordway_procedures::latency::{Definition, latency};
+use fordway_procedures::latency::{Definition, Latency, latency};
 use fordway_procedures::profile::Profile;
 use fordway_procedures::reset::reset;
 use fordway_procedures::session::Session;
@@ -153,25 +153,20 @@ impl Procedures<'_> {
                 let definition = Definition::StoreAndForward;
                 latency(session, &self.setup.traffic, rate, definition, &profile.latency)
             });
-            Ok((rate, times.transpose()?))
+            Ok((rate, times))
         });
-        let metrics = [
-            Metric::StatefulThroughput,
-            Metric::StatefulTypicalLatency,
-            Metric::StatefulWorstLatency,
-        ];
         match found {
             Ok((rate, times)) => {
-                let directions = times.iter().flat_map(|it| &it.directions);
-                // Of two directions the worse one.
-                let typical = directions.clone().map(|one| US * one.typical_ms.median);
-                let worst = directions.map(|one| US * one.worst_case_ms.median);
-                let all = [Some(rate / 1e3), typical.reduce(f64::max), worst.reduce(f64::max)];
-                let all = metrics.into_iter().zip(all);
-                values.extend(all.filter_map(|(metric, value)| Some((metric, Ok(value?)))));
+                let times = match times {
+                    Some(Ok(times)) => Some(Ok(times)),
+                    Some(Err(why)) => Some(Err(lack(why.flatten())?)),
+                    None => None,
+                };
+                values.extend(over_filled_table_values(rate, times));
             }
             Err(why) => {
                 let why = lack(why)?;
+                let metrics = [Metric::StatefulThroughput].into_iter().chain(LATENCIES);
                 values.extend(metrics.map(|metric| (metric, Err(why.clone()))));
             }
         }
@@ -193,5 +188,39 @@ impl Procedures<'_> {
         }
         values.insert(Metric::TableCapacity, Ok(found.capacity as f64 / 1e3));
         Ok(())
+    }
+}
+
+const LATENCIES: [Metric; 2] = [Metric::StatefulTypicalLatency, Metric::StatefulWorstLatency];
+
+/// A throughput that was found stays if the latency at it can't be measured.
+fn over_filled_table_values(rate: f64, times: Option<Result<Latency, Lack>>) -> Values {
+    let mut values = Values::from([(Metric::StatefulThroughput, Ok(rate / 1e3))]);
+    match times {
+        Some(Ok(times)) => {
+            // Of two directions the worse one.
+            let typical = times.directions.iter().map(|one| US * one.typical_ms.median);
+            let worst = times.directions.iter().map(|one| US * one.worst_case_ms.median);
+            let all = LATENCIES.into_iter().zip([typical.reduce(f64::max), worst.reduce(f64::max)]);
+            values.extend(all.filter_map(|(metric, value)| Some((metric, Ok(value?)))));
+        }
+        Some(Err(why)) => values.extend(LATENCIES.map(|metric| (metric, Err(why.clone())))),
+        None => {}
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_throughput_stays_whose_latency_does_not_count() {
+        let why = Lack::Failed("the generator was short".into());
+        let values = over_filled_table_values(5000.0, Some(Err(why.clone())));
+        assert_eq!(values[&Metric::StatefulThroughput], Ok(5.0));
+        assert_eq!(LATENCIES.map(|metric| values[&metric].clone()), [Err(why.clone()), Err(why)]);
+        let values = over_filled_table_values(0.0, None);
+        assert_eq!(values.into_iter().collect::<Vec<_>>(), [(Metric::StatefulThroughput, Ok(0.0))]);
     }
 }
