@@ -133,7 +133,7 @@ impl<H: Host> Runner<H> {
     pub async fn run(mut self) -> H {
         let end = Arc::clone(&self.handle.end);
         let timer = Timer::new();
-        // A packet that comes need not wait for that.
+        // The first packet then need not wait for the socket and for the end of the tunnel.
         self.follow_host();
         loop {
             let due = self.due();

@@ -94,7 +94,7 @@ impl Netlink {
     ///
     /// [`Error::Netlink`], [`Error::Answer`].
     pub fn links(&mut self) -> Result<Vec<Link>> {
-        // Counters are most of what is told of an interface, and nobody here looks at them.
+        // Statistics would be most of the answer, and are not used.
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
         let message = RouteNetlinkMessage::GetLink(message);

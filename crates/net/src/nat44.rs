@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Of [`Nat44::own`] packets only those of this host are translated, by a single rule. While it [`Nat44::waits`], they bypass
-//! conntrack, and so that rule, by a chain `output (raw + 5)`. The rule is there already: the kernel takes longer to call the
-//! first one at a place than to put one in the place of another.
+//! conntrack, and so that rule, by a chain `output (raw + 5)`. The rule is there already: with the first one of a network
+//! namespace the kernel sets conntrack up, which takes longer than to replace a rule.
 
 #[cfg(feature = "nat44")]
 mod rules;

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 pub struct Bisection {
     /// Nothing is tried above; the first value that is tried.
     pub most: u64,
-    /// The search ends when the bounds differ by no more than this; at least 1.
+    /// By how much the bounds may differ at the end; at least 1.
     pub error: u64,
-    /// Nor by more than an eighth of the upper one, or than this if that is more: small values are found as exactly as great
-    /// ones, down to here. The error: every value is found within that.
+    /// They may differ by no more than an eighth of the upper one either, unless they differ by no more than this: so small
+    /// values are found as exactly as great ones, in proportion. As large as `error`, it changes nothing.
     pub finest: u64,
     /// The search ends when a value up to this one fails, as nobody asks for less.
     pub floor: u64,

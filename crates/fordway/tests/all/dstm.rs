@@ -180,7 +180,7 @@ fn first_packet(engine: &str) {
     assert_eq!((host(&net.tep), host(&net.client)), before);
 }
 
-/// The client had a socket with its address already.
+/// The client opens its socket at the start, with the address that it has then.
 #[test]
 fn a_client_that_has_another_address_by_now_asks_from_that() {
     if !can_use_tun() {

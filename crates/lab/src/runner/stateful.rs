@@ -21,6 +21,7 @@ use crate::trials::benchmark::lack;
 pub(super) const SEED: u64 = 9693;
 /// The capacity of a table is looked for up to so many times what it surely holds.
 pub(super) const MOST: u64 = 16;
+const LATENCIES: [Metric; 2] = [Metric::StatefulTypicalLatency, Metric::StatefulWorstLatency];
 /// µs in a ms.
 const US: f64 = 1e3;
 
@@ -190,8 +191,6 @@ impl Procedures<'_> {
         Ok(())
     }
 }
-
-const LATENCIES: [Metric; 2] = [Metric::StatefulTypicalLatency, Metric::StatefulWorstLatency];
 
 /// A throughput that was found stays if the latency at it can't be measured.
 fn over_filled_table_values(rate: f64, times: Option<Result<Latency, Lack>>) -> Values {

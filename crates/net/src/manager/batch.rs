@@ -265,7 +265,8 @@ impl Manager {
             }
             dirty = true;
         }
-        // In haste what was before stays in the ledger with what is now, as after a crash in between, until the next look.
+        // In haste the values from before stay in the ledger beside the new ones, as if this process had been killed here;
+        // `reconcile` removes them.
         let is_clear = known == Known::Checked || refused.is_err();
         if dirty && is_clear {
             ledger.save(&self.dir)?;

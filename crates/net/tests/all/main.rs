@@ -8,6 +8,7 @@ mod host;
 mod intercept;
 mod kept;
 mod ledger;
+mod lists;
 mod manager;
 #[cfg(feature = "nat44")]
 mod nat44;

@@ -77,8 +77,8 @@ impl Replica {
         Looked { is_complete, waits }
     }
 
-    /// Tells that the BIB entry of a session that was told has ended: another binding, and a session of it, may be in their
-    /// entries by now, at the same address and port.
+    /// If the binding of a told session has ended, tells its removal and that of its sessions. Another binding of the same
+    /// address and port may have its entry by now, and a session of that one the session's: which alone looks as it was told.
     fn look_at_bib_of(&mut self, session: u32, view: &View<'_>, tell: &mut Tell<'_>) {
         let told = self.told.sessions[session as usize];
         if told.is_told() && self.follows(told.shard) && self.told.has_bib(view, told.bib).is_none()
