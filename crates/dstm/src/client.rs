@@ -8,11 +8,14 @@
 //!    │◄────────── lease over, refused ─────────────┤
 //!    │◄────────── Releasing ◄──────────────────────┘ idle, or the end
 //! ```
+//!
+//! While it is idle, it has a cookie ready: the first packet then waits for one exchange instead of two.
 
 mod settings;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 
+use crate::cookie::LIFETIME;
 use crate::lease::Slot;
 use crate::message::{Body, COOKIE, Message, Reason};
 use crate::random::Random;
@@ -37,6 +40,9 @@ const HURRIES: u32 = 2;
 
 /// Shortest and longest time between two renewals that get no answer, in ms.
 const RENEWAL: (u64, u64) = (1000, 60_000);
+
+/// How long a cookie is used that no packet has waited for, in ms; servers accept it for longer ([`LIFETIME`]).
+const FRESH: u64 = LIFETIME * 5 / 6;
 
 /// The lease of this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +142,17 @@ struct Renewal {
     pause: u64,
 }
 
+/// A cookie that is requested before a packet waits.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    /// Under way.
+    exchange: Option<Exchange>,
+    /// When it is requested, or requested again.
+    at: u64,
+    /// The time to the next try.
+    pause: u64,
+}
+
 /// A client. All times are in ms of any clock that never goes back.
 #[derive(Debug)]
 pub struct Client {
@@ -145,6 +162,7 @@ pub struct Client {
     server: usize,
     /// What each server has offered last.
     cookies: Vec<Option<[u8; COOKIE]>>,
+    ahead: Ahead,
     /// What it had last, and would like again.
     last: Option<Ipv4Addr>,
     /// Its end of the tunnel, if it is not the address that it sends from.
@@ -162,6 +180,7 @@ impl Client {
     pub fn new(settings: ClientSettings, number: u64, seed: [u8; 32]) -> Client {
         Client {
             cookies: vec![None; settings.servers.len()],
+            ahead: Ahead { exchange: None, at: 0, pause: RENEWAL.0 },
             settings,
             state: State::Idle,
             server: 0,
@@ -246,6 +265,8 @@ impl Client {
         match (message.body, &mut self.state) {
             (Body::Offer { cookie }, _) => {
                 self.cookies[server] = Some(cookie);
+                let at = now + self.pause(FRESH);
+                self.ahead = Ahead { exchange: None, at, pause: RENEWAL.0 };
                 self.ask_at_once(server, now)
             }
             (Body::Ack { lifetime: 0, .. }, State::Releasing(..)) => {
@@ -272,7 +293,8 @@ impl Client {
     #[must_use]
     pub fn next(&self) -> Option<u64> {
         match &self.state {
-            State::Idle => None,
+            State::Idle if self.settings.servers.is_empty() => None,
+            State::Idle => Some(self.ahead.at),
             State::Asking(exchange) | State::Releasing(_, exchange) => Some(exchange.again),
             State::Refused(until) => Some(*until),
             State::Bound(grant, renewal) => Some(renewal.at.min(grant.until)),
@@ -285,7 +307,7 @@ impl Client {
             return Vec::new();
         }
         match self.state {
-            State::Idle => Vec::new(),
+            State::Idle => vec![self.fetch_cookie(now)],
             State::Refused(_) => {
                 self.state = State::Idle;
                 Vec::new()
@@ -317,6 +339,7 @@ impl Client {
         let exchange = match &self.state {
             State::Asking(exchange) | State::Releasing(_, exchange) => exchange,
             State::Bound(_, Renewal { exchange: Some(exchange), .. }) => exchange,
+            State::Idle => self.ahead.exchange.as_ref()?,
             _ => return None,
         };
         let message = Message::parse(octets).ok()?;
@@ -430,6 +453,19 @@ impl Client {
         };
         self.state = State::Bound(grant, next);
         vec![self.ask(&exchange, Some(&grant))]
+    }
+
+    /// Requests a cookie, so that the first packet need not wait for one: a request without a cookie has no other effect.
+    fn fetch_cookie(&mut self, now: u64) -> Effect {
+        let exchange = self.new_exchange(self.server, now);
+        let pause = self.ahead.pause;
+        self.ahead = Ahead {
+            exchange: Some(exchange),
+            at: now + self.pause(pause),
+            pause: (pause * 2).min(RENEWAL.1),
+        };
+        self.cookies[self.server] = None;
+        self.ask(&exchange, None)
     }
 
     fn new_exchange(&mut self, server: usize, now: u64) -> Exchange {

@@ -10,7 +10,7 @@ use ring::hmac;
 use crate::message::COOKIE;
 
 /// How long a cookie is valid at least, in ms; at most twice as long.
-pub(crate) const LIFETIME: u64 = 120_000;
+pub(crate) const LIFETIME: u64 = 300_000;
 
 /// Makes and verifies cookies.
 #[derive(Debug)]

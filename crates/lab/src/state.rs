@@ -1,6 +1,6 @@
 //! What a run must undo, kept in a file so that a crash loses nothing.
 //!
-//! Each run writes `<id>.json` into the folder of notes (`/run/fordway-lab`) with its process id and the prefix of its
+//! Each run writes `<id>.json` into the folder of notes ([`notes`]) with its process id and the prefix of its
 //! namespace names. Whoever comes later and finds the owner dead removes the namespaces and puts back the clock
 //! source, the limits of connection tracking, and where interrupts go.
 
@@ -22,9 +22,11 @@ use down::take_down;
 
 pub(crate) use down::Down;
 
-/// Names the folder of notes; without it, it is [`NOTES`].
+/// Names the folder of notes; without it, it is the first of [`NOTES`] that is in memory, as `/run` is on most hosts: what
+/// mechanisms write there must not wait for a disk that they would not have.
 const NOTES_VARIABLE: &str = "FORDWAY_LAB_RUN";
-const NOTES: &str = "/run/fordway-lab";
+const NOTES: [(&str, &str); 2] =
+    [("/run", "/run/fordway-lab"), ("/dev/shm", "/dev/shm/fordway-lab")];
 const NETNS_DIR: &str = "/run/netns";
 /// How long a killed process may take to go.
 const GOING: Duration = Duration::from_secs(2);
@@ -34,20 +36,24 @@ const GOING: Duration = Duration::from_secs(2);
 pub(crate) fn notes() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         let told = std::env::var_os(NOTES_VARIABLE).filter(|told| !told.is_empty());
-        let told = PathBuf::from(told.unwrap_or_else(|| NOTES.into()));
+        let told = told.map_or_else(|| PathBuf::from(default_notes()), PathBuf::from);
         // Programs look for their files from folders of their own.
         std::path::absolute(&told).unwrap_or(told)
     });
     &FOLDER
 }
 
+fn default_notes() -> &'static str {
+    // TMPFS_MAGIC (statfs(2)).
+    let in_memory = |(root, _): &&(&str, &str)| {
+        rustix::fs::statfs(*root).is_ok_and(|it| it.f_type == 0x0102_1994)
+    };
+    NOTES.iter().find(in_memory).unwrap_or(&NOTES[0]).1
+}
+
 /// What the lab's end on another host is started with, so that its folder of notes has the same path.
 pub(crate) fn environment() -> Vec<String> {
-    let own = notes() != Path::new(NOTES);
-    own.then(|| ["env".to_owned(), format!("{NOTES_VARIABLE}={}", notes().display())])
-        .into_iter()
-        .flatten()
-        .collect()
+    vec!["env".to_owned(), format!("{NOTES_VARIABLE}={}", notes().display())]
 }
 
 /// The record of one run that changes the machine.

@@ -127,7 +127,7 @@ impl Netlink {
     ) -> Result<Vec<Address>> {
         let mut message = AddressMessage::default();
         if let Some(device) = device {
-            message.header.index = self.link(device)?.index;
+            message.header.index = self.link_index(device)?;
         }
         let request = RouteNetlinkMessage::GetAddress(message);
         let answers = self.dump(&request, "list addresses")?;
@@ -185,7 +185,7 @@ impl Netlink {
         message.header.flags = AddressHeaderFlags::from_bits_retain(flags.bits() as u8);
         message.header.scope =
             if address.host_scope { AddressScope::Host } else { AddressScope::Universe };
-        message.header.index = self.link(&address.device)?.index;
+        message.header.index = self.link_index(&address.device)?;
         message.attributes = vec![
             AddressAttribute::Local(ip),
             AddressAttribute::Address(ip),

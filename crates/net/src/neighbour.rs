@@ -110,7 +110,7 @@ impl Netlink {
     fn proxy_message(&mut self, proxy: &NeighbourProxy) -> Result<NeighbourMessage> {
         let mut message = NeighbourMessage::default();
         message.header.family = family(proxy.address);
-        message.header.ifindex = self.link(&proxy.device)?.index;
+        message.header.ifindex = self.link_index(&proxy.device)?;
         message.header.flags = NeighbourFlags::Proxy;
         message.attributes = vec![
             NeighbourAttribute::Destination(proxy.address.into()),

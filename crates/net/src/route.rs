@@ -352,7 +352,7 @@ impl Netlink {
         attributes.push(RouteAttribute::Table(route.table));
         attributes.push(RouteAttribute::Destination(destination.addr().into()));
         if let Some(device) = &route.device {
-            attributes.push(RouteAttribute::Oif(self.link(device)?.index));
+            attributes.push(RouteAttribute::Oif(self.link_index(device)?));
         }
         if let Some(gateway) = route.gateway {
             attributes.push(match (destination, gateway) {

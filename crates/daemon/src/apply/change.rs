@@ -34,6 +34,8 @@ struct Meaning {
     facts: Facts,
     way: Option<uplink::Way>,
     devices: Devices,
+    /// See [`Running::is_leased`].
+    is_leased: bool,
 }
 
 impl Running {
@@ -67,7 +69,9 @@ impl Running {
     /// Applies another configuration, engines first, then the host's routes. `None`: it is the same. On an error the old
     /// one is in force again.
     pub(crate) fn change(&mut self, new: &Translator) -> Result<Option<Before>, Failure> {
-        let Some(Meaning { facts, way, devices }) = self.meaning(new)? else { return Ok(None) };
+        let Some(Meaning { facts, way, devices, is_leased }) = self.meaning(new)? else {
+            return Ok(None);
+        };
         let old = self.engine.core();
         let (nat64, entries) = self.other_tables(new, &facts, old.tables())?.unzip();
         let core = core(new, &facts, nat64.as_ref(), Some(&old))?;
@@ -82,7 +86,7 @@ impl Running {
             wanted: self.host.as_ref().map(|host| host.wanted().to_vec()).unwrap_or_default(),
             unfit,
         };
-        if let Err(failure) = self.apply_core(core) {
+        if let Err(failure) = self.apply_core(core, is_leased) {
             self.change_back(before);
             return Err(failure);
         }
@@ -127,7 +131,7 @@ impl Running {
     fn meaning(&self, new: &Translator) -> Result<Option<Meaning>, Failure> {
         if self.is_leased(new) {
             let Placement { way, devices, .. } = self.place.clone();
-            return Ok(Some(Meaning { facts: self.facts.clone(), way, devices }));
+            return Ok(Some(Meaning { facts: self.facts.clone(), way, devices, is_leased: true }));
         }
         let mut netlink = Netlink::open()?;
         let mut facts = resolve::resolve(&mut netlink, new, self.queues)?;
@@ -149,14 +153,14 @@ impl Running {
         {
             return Ok(None);
         }
-        Ok(Some(Meaning { facts, way, devices }))
+        Ok(Some(Meaning { facts, way, devices, is_leased: false }))
     }
 
-    fn apply_core(&mut self, core: Core) -> Result<(), Failure> {
+    fn apply_core(&mut self, core: Core, is_leased: bool) -> Result<(), Failure> {
         self.change_engines(core)?;
         self.after_other_tables();
         self.resume_tracing();
-        self.renew_unsettled()
+        if is_leased { self.renew_leased() } else { self.renew_unsettled() }
     }
 
     /// Gives the engines another core. Bindings are locked meanwhile.
@@ -227,7 +231,7 @@ impl Running {
             }
             None => Ok(()),
         };
-        if let Err(failure) = self.apply_core(before.core).and(put_back) {
+        if let Err(failure) = self.apply_core(before.core, false).and(put_back) {
             warn!("{}: the rollback is incomplete: {}", self.name(), failure.line());
         }
         self.settle();

@@ -289,6 +289,11 @@ impl Running {
         self.renew_by(Upkeep::want_unsettled)
     }
 
+    /// As [`Running::renew_unsettled`], for a lease that a packet waits for.
+    pub(super) fn renew_leased(&mut self) -> Result<(), Failure> {
+        self.renew_by(Upkeep::want_leased)
+    }
+
     fn renew_by(
         &mut self,
         want: fn(&mut Upkeep, Vec<Change>) -> Result<(), Failure>,

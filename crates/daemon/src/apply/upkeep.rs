@@ -126,6 +126,20 @@ impl Upkeep {
         Ok(())
     }
 
+    /// As [`Upkeep::want_unsettled`], where a packet waits: what was wanted before is supposed to be in force, and a route
+    /// that is there leads the same way with another source address, which [`Upkeep::settle`] gives it.
+    pub(crate) fn want_leased(&mut self, changes: Vec<Change>) -> Result<(), Failure> {
+        let waits = |change: &Change| match change {
+            Change::Route(_) => self.wanted.iter().any(|it| it.same_object(change)),
+            change => self.wanted.contains(change),
+        };
+        let urgent: Vec<Change> = changes.iter().filter(|it| !waits(it)).cloned().collect();
+        let applied = self.manager.apply_once(&urgent)?;
+        self.take(urgent, applied);
+        self.wanted = last_of_each(changes);
+        Ok(())
+    }
+
     fn take(&mut self, changes: Vec<Change>, applied: Vec<Applied>) {
         for (change, applied) in changes.iter().zip(applied) {
             match applied {

@@ -30,7 +30,7 @@ impl Leftover {
     pub(crate) fn find(template: &Translator, run_dir: &Path) -> Option<Leftover> {
         let name = template.name.as_str();
         let pinned = pins::dir(name).is_ok_and(|pins| pins.exists());
-        let kept = Manager::open(run_dir, name).and_then(|manager| manager.is_kept());
+        let kept = Manager::open(run_dir, name).and_then(|mut manager| manager.is_kept());
         if !pinned && !kept.unwrap_or(false) {
             return None;
         }

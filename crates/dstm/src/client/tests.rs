@@ -109,6 +109,45 @@ fn two_questions_and_a_lease() {
 }
 
 #[test]
+fn with_a_cookie_from_before_one_question_is_enough() {
+    let mut bench = Bench::new(Some(server("192.0.2.0/24", 100)), None);
+    bench.pass(START);
+    assert_eq!((bench.sent, bench.client.phase()), (1, Phase::Idle));
+    assert_eq!((bench.lease(), bench.told.len()), (None, 0), "nobody wants an address yet");
+    bench.want();
+    assert_eq!((bench.sent, bench.client.phase()), (2, Phase::Bound));
+}
+
+#[test]
+fn a_client_that_needs_no_address_has_a_cookie_that_servers_take() {
+    let mut bench = Bench::new(Some(server("192.0.2.0/24", 100)), None);
+    for hour in 1..=10 {
+        bench.pass(START + hour * 3_600_000 + hour * 77_777);
+        let before = bench.sent;
+        assert!((12 * hour..=18 * hour).contains(&(before as u64)), "{before} in {hour} hours");
+        assert_eq!(bench.lease(), None);
+        bench.want();
+        assert_eq!((bench.sent - before, bench.client.phase()), (1, Phase::Bound), "{hour}");
+        let effects = bench.client.release(bench.now);
+        bench.carry(effects);
+        bench.sent = before;
+    }
+}
+
+#[test]
+fn a_cookie_that_no_server_gives_is_asked_for_ever_less_often() {
+    let mut bench = Bench::new(None, None);
+    bench.pass(START + 60_000);
+    assert!((6..=7).contains(&bench.sent), "{}", bench.sent);
+    bench.pass(START + 660_000);
+    assert!((15..=18).contains(&bench.sent), "{}", bench.sent);
+    bench.servers[0] = Some(server("192.0.2.0/24", 100));
+    bench.sent = 0;
+    bench.pass(START + 760_000);
+    assert_eq!((bench.sent, bench.client.phase()), (1, Phase::Idle));
+}
+
+#[test]
 fn it_is_renewed_at_half_of_its_lifetime_again_and_again() {
     let mut bench = Bench::new(Some(server("192.0.2.0/24", 100)), None);
     bench.want();

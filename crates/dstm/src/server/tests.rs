@@ -1,6 +1,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::*;
+use crate::cookie::LIFETIME;
 use crate::message::ClientId;
 
 const NOW: u64 = 1_767_225_600_000;
@@ -232,7 +233,7 @@ fn a_message_that_comes_again_changes_nothing() {
     assert_eq!((expected, server.stats().stale), (Some(host.number), 1));
     assert!(server.lease(&lease.identity).is_some());
     // Minutes later, the cookie is no good any more.
-    let much_later = server.receive(host.at, &release, NOW + 600_000);
+    let much_later = server.receive(host.at, &release, NOW + 2 * LIFETIME);
     let body = Message::parse(&much_later.reply.unwrap().octets).unwrap().body;
     assert!(matches!(body, Body::Offer { .. }));
 }

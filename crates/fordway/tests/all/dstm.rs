@@ -161,6 +161,10 @@ fn first_packet(engine: &str) {
     let v4: IpAddr = state["v4"].as_str().unwrap().parse().unwrap();
     let lent = leases(&net, &tep_dir);
     assert_eq!((&lent[0]["client"], &lent[0]["v4"]), (&"one".into(), &v4.to_string().into()));
+    // The route follows when the packet has gone.
+    let source = format!("src {v4}");
+    let follows = || net.client.run("ip -4 route show default dev dstm0").contains(&source);
+    poll("the route's source", || follows().then_some(()));
     // Both ways, with the address unchanged, and in from IPv4.
     let seen = traffic::tcp_both_ways(&net.client, &net.server, SERVER, LEN);
     assert_eq!(seen.ip(), v4);

@@ -78,16 +78,18 @@ impl Manager {
     }
 
     /// As [`Manager::apply_all`], in haste: [`Manager::reconcile`] has to follow. What this owner has made before is not
-    /// looked at, nor what one change has undone of another; and the ledger is brought to disk later. It is with the
-    /// kernel: the end of this process loses nothing of it.
+    /// looked at, nor what one change has undone of another, nor whether interfaces were renamed; and the ledger is brought
+    /// to disk later. It is with the kernel: the end of this process loses nothing of it. Where something can't be made
+    /// so, all is looked at.
     ///
     /// # Errors
     ///
     /// As [`Manager::apply_all`].
     pub fn apply_once(&mut self, changes: &[Change]) -> Result<Vec<Applied>> {
-        let changes: Vec<Change> = changes.iter().map(Change::normalised).collect();
+        let normal: Vec<Change> = changes.iter().map(Change::normalised).collect();
         self.unsynced = true;
-        self.pass(&changes, Known::Trusted, &mut |_, error| Err(error))
+        let hasty = self.pass(&normal, Known::Trusted, &mut |_, error| Err(error));
+        hasty.or_else(|_| self.apply_all(changes))
     }
 
     /// Makes the host as `wanted` says, as far as this owner is concerned: what is missing is made, in this order,
@@ -200,7 +202,7 @@ impl Manager {
     ) -> Result<Vec<Applied>> {
         let (mut all, mut steps) = (Vec::new(), Vec::new());
         let mut view = View::new(&mut self.netlink);
-        let mut dirty = ledger.rename(&mut view)?;
+        let mut dirty = known == Known::Checked && ledger.rename(&mut view)?;
         for change in changes {
             let whose = (self.owner.as_str(), &self.yielding);
             match plan(whose, ledger, &mut view, change, known, &mut dirty) {
@@ -305,7 +307,11 @@ fn plan(
         ledger.strike(position);
         *dirty = true;
     }
-    let Some(undo) = effect::prepare(view, change)? else { return Ok((Applied::Present, None)) };
+    let undo = match known {
+        Known::Checked => effect::prepare(view, change)?,
+        Known::Trusted => effect::suppose(view, change)?,
+    };
+    let Some(undo) = undo else { return Ok((Applied::Present, None)) };
     ledger.push(Entry {
         owners: vec![whose.0.to_owned()],
         change: change.clone(),

@@ -12,7 +12,7 @@ use crate::{Address, Error, Netlink, PROTOCOL, Result, SysctlKey, sysctl};
 /// Index of the interface that `change` vanishes with, if there is such.
 pub(super) fn ifindex(view: &mut View<'_>, change: &Change) -> Result<Option<u32>> {
     match change.device() {
-        Some(device) => Ok(Some(view.link(device)?.index)),
+        Some(device) => view.link_index(device).map(Some),
         None => Ok(None),
     }
 }
@@ -55,6 +55,14 @@ pub(super) fn prepare(view: &mut View<'_>, change: &Change) -> Result<Option<Und
         Change::Nat44(policy) => prepare_table(policy)?,
         Change::NeighbourProxy(proxy) => absent(view.proxy(proxy)?),
     })
+}
+
+/// As [`prepare`] of a change that is not in force, as far as is known without looking.
+pub(super) fn suppose(view: &mut View<'_>, change: &Change) -> Result<Option<Undo>> {
+    match change {
+        Change::Address(_) => Ok(Some(Undo::Delete)),
+        other => prepare(view, other),
+    }
 }
 
 fn prepare_table(policy: &dyn Policy) -> Result<Option<Undo>> {

@@ -109,6 +109,8 @@ pub struct Manager {
     yielding: BTreeMap<String, BTreeSet<String>>,
     /// The ledger is brought to disk by [`Manager::reconcile`]: [`Manager::apply_once`] has not.
     unsynced: bool,
+    /// The ledger as it was read last, and its text: reading it again would take most of the time of a change.
+    read: Option<(Vec<u8>, Ledger)>,
     /// None only at the end.
     lock: Option<ProcessLock>,
 }
@@ -143,6 +145,7 @@ impl Manager {
             inherited: false,
             yielding: BTreeMap::new(),
             unsynced: false,
+            read: None,
             lock: Some(lock),
         };
         let (_guard, ledger) = manager.ledger()?;
@@ -232,7 +235,7 @@ impl Manager {
     /// # Errors
     ///
     /// [`Error::File`], [`Error::Ledger`], [`Error::OtherNamespace`].
-    pub fn is_kept(&self) -> Result<bool> {
+    pub fn is_kept(&mut self) -> Result<bool> {
         let (_guard, ledger) = self.ledger()?;
         Ok(ledger.kept.contains(&self.owner))
     }
@@ -291,12 +294,12 @@ impl Manager {
     }
 
     /// Locks and reads the ledger.
-    fn ledger(&self) -> Result<(BriefLock, Ledger)> {
+    fn ledger(&mut self) -> Result<(BriefLock, Ledger)> {
         if NamespaceId::current()? != self.namespace {
             return Err(Error::OtherNamespace);
         }
         let guard = ledger::lock(&self.dir)?;
-        let mut ledger = Ledger::load(&self.dir)?;
+        let mut ledger = Ledger::load_again(&self.dir, &mut self.read)?;
         ledger.synced = !self.unsynced;
         Ok((guard, ledger))
     }

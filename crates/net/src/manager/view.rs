@@ -119,6 +119,14 @@ impl<'a> View<'a> {
         self.find_link(name)?.ok_or_else(missing)
     }
 
+    /// The index of the interface `name`, for which nothing is listed.
+    pub(super) fn link_index(&mut self, name: &str) -> Result<u32> {
+        match &self.links {
+            Some(_) => self.link(name).map(|link| link.index),
+            None => self.netlink.link_index(name),
+        }
+    }
+
     /// The addresses of all interfaces.
     ///
     /// # Errors
@@ -152,7 +160,7 @@ impl<'a> View<'a> {
     pub(super) fn route(&mut self, wanted: &Route) -> Result<Option<Route>> {
         // Other interfaces' routes at the same place make adding fail by themselves.
         let index = match &wanted.device {
-            Some(device) => Some(self.link(device)?.index),
+            Some(device) => Some(self.link_index(device)?),
             None => None,
         };
         let place = (wanted.destination, wanted.table, wanted.effective_metric());

@@ -2,7 +2,7 @@
 
 use crate::common::changes::{changes, ledger, net, prepared_host, read, snapshot, write};
 use crate::common::{in_namespace, ip, ip_output, veth};
-use fordway_net::{Applied, Change, Manager, Netlink, Route, SysctlKey, View};
+use fordway_net::{Address, Applied, Change, Error, Manager, Netlink, Route, SysctlKey, View};
 
 #[test]
 fn in_haste_what_was_made_is_not_looked_at_before_all_is_settled() {
@@ -64,6 +64,27 @@ fn in_haste_what_was_before_stays_in_the_ledger_until_all_is_settled() {
             assert_eq!(manager.restore().unwrap().undone.len(), all.len());
             assert_eq!(snapshot(), before);
         }
+    });
+}
+
+#[test]
+fn in_haste_what_another_has_made_is_found_and_left() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        prepared_host();
+        ip("addr add 192.0.2.9/32 dev veth0");
+        let before = snapshot();
+        let address = |text: &str| Change::Address(Address::new("veth0", text.parse().unwrap()));
+        let both = [address("192.0.2.8/32"), address("192.0.2.9/32")];
+        let mut manager = Manager::open(run.path(), "dstm").unwrap();
+        // The first attempt has made the first one.
+        assert_eq!(manager.apply_once(&both).unwrap(), [Applied::Kept, Applied::Present]);
+        let done = manager.reconcile(&both).unwrap();
+        assert!(done.failed.is_empty() && done.taken_back.is_empty(), "{done:?}");
+        assert_eq!(manager.restore().unwrap().undone, both[..1]);
+        assert_eq!(snapshot(), before);
+        let gone = [Change::Address(Address::new("veth9", "192.0.2.7/32".parse().unwrap()))];
+        assert!(matches!(manager.apply_once(&gone), Err(Error::NoDevice(name)) if name == "veth9"));
     });
 }
 
