@@ -299,7 +299,9 @@ fn a_member_that_takes_nothing_is_not_buried_under_changes() {
     let all = (1..=PORTS).all(|port| owner.opens(host(1, 0), port));
     assert!(all);
     let shared = Arc::clone(&owner.tables.shared);
-    (0..100).for_each(|_| drop(shared.stretch(&mut shared.lock())));
+    (0..100).for_each(|_| {
+        let _pause = shared.stretch(&mut shared.lock());
+    });
     // As many as wait at most, and what one look finds beyond them.
     let most = changes::FULL + 2 * CHUNK as usize;
     let first = number(&owner.tables.changes());
