@@ -23,9 +23,9 @@ use fordway_xlat::{ChecksumState, Config, GsoKind, HEADROOM, Offload, State, Tra
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-use crate::alike::{Made, agree, frame, hex};
+use crate::alike::{Made, agree, frame, hex, unchanged};
 use crate::cases::{Tally, setting};
-use crate::wire::{Folders, apart, outcome, stay_on_one_processor};
+use crate::wire::{Folders, apart, gateway, outcome, stay_on_one_processor};
 
 /// Test runs, shared among the configurations.
 const CASES: usize = 120_000;
@@ -55,17 +55,40 @@ fn programs_agree_with_the_core_odd() {
 
 /// `first`: of the configurations, which are taken in steps of two.
 fn programs_agree_with_the_core(first: usize) {
-    if !is_root() {
+    if is_root() {
+        agrees(Program::Interface, &TestOptions::default(), first, CASES);
+    }
+}
+
+#[test]
+fn the_ingress_agrees_with_the_core() {
+    in_front_of_routing_agrees(0, false);
+}
+
+#[test]
+fn direct_forwarding_agrees_with_the_core() {
+    in_front_of_routing_agrees(1, true);
+}
+
+fn in_front_of_routing_agrees(first: usize, direct: bool) {
+    if !can_use_tun() {
         return;
     }
-    let cases = setting("FORDWAY_CASES", CASES);
+    apart(|| {
+        let options = TestOptions { direct, ..gateway(&["198.51.100.0/24", "2001:db8:64::/96"]) };
+        agrees(Program::Ingress, &options, first, CASES);
+    });
+}
+
+fn agrees(program: Program, options: &TestOptions, first: usize, cases: usize) {
+    let cases = setting("FORDWAY_CASES", cases);
     let mut draw = Draw::new(first);
     let mut seen = Seen::default();
     let configs = configs();
     let each = cases.div_ceil(configs.len());
     for (number, config) in configs.iter().enumerate().skip(first).step_by(2) {
         let translator = Translator::new(config.clone()).expect("a sound configuration");
-        let mut loaded = Loaded::load(config, &[Program::Interface], &TestOptions::default())
+        let mut loaded = Loaded::load(config, &[program], options)
             .unwrap_or_else(|error| panic!("{error}\n{config:?}"));
         for _ in 0..each {
             let packet = draw.packet();
@@ -75,11 +98,17 @@ fn programs_agree_with_the_core(first: usize) {
             }
             let offload = Offload::default();
             let core = oracle::translate(&translator, &mut State::new(1), &packet, offload);
-            let run = loaded.run(Program::Interface, &frame(&packet), 0, 1).expect("a test run");
+            let run = loaded.run(program, &frame(&packet), 0, 1).expect("a test run");
             let outcome = run.outcome.expect("counted once");
             seen.count(number, outcome);
             let made = Made { outcome, packet: Some(&run.frame[14..]), offload: None };
-            if let Err(wrong) = agree(&packet, &core, &made) {
+            // In front of routing there is what is somebody else's, or may be.
+            let agreed = if program == Program::Ingress && outcome == Outcome::Unmatched {
+                unchanged(&packet, &made)
+            } else {
+                agree(&packet, &core, &made)
+            };
+            if let Err(wrong) = agreed {
                 panic!("{wrong}\npacket {}\n{config:?}", hex(&packet));
             }
         }
@@ -367,6 +396,8 @@ impl Seen {
             "{packets} packets; ordinary configuration: {passed_on} of {all} left\n{outcomes}"
         );
         assert!(*packets >= cases * 9 / 10, "only {packets} of {cases} cases");
+        let translated = outcomes.of(&Outcome::Translated);
+        assert!(translated * 3 >= *packets, "{translated} of {packets} packets were translated");
         assert!(
             passed_on * 100 <= all * MAX_PASSED_ON,
             "{passed_on} of {all} packets were left to the user engine"

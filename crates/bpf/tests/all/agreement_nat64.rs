@@ -22,7 +22,7 @@ use crate::alike::hex;
 use crate::cases::{Tally, setting};
 use crate::pair::draw::{self, Surroundings};
 use crate::pair::{Pair, Way};
-use crate::wire::{apart, index, run};
+use crate::wire::{apart, gateway};
 
 /// Packets, shared among the settings.
 const CASES: usize = 200_000;
@@ -174,38 +174,12 @@ fn in_front_of_routing_agrees(program: Program, max_left: usize, first: usize, d
         return;
     }
     apart(|| {
-        let options = TestOptions { direct, ..gateway() };
+        let into = ["2001:db8:64::/96", "2001:db8:65::/96", "64:ff9b::/96", "203.0.113.0/24"];
+        let options = TestOptions { direct, ..gateway(&into) };
         agrees(first, max_left, &|config, settings| {
             Pair::of(program, options.clone(), config, settings)
         });
     });
-}
-
-/// This namespace forwards what arrives at its loopback device: pool6 into a translator's interface, all else
-/// to a neighbour.
-fn gateway() -> TestOptions {
-    for command in [
-        "ip link set lo up",
-        "ip tuntap add dev fw0 mode tun",
-        "ip link set fw0 up",
-        "ip link add out type veth peer name far",
-        "ip link set out mtu 65535 up",
-        "ip link set far mtu 65535 up",
-        "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
-        "ip -6 addr add 2001:db8:ffff::1/64 dev out nodad",
-        "ip addr add 198.19.255.1/24 dev out",
-        "ip neigh add 198.19.255.2 lladdr 02:00:00:00:00:09 dev out nud permanent",
-        "ip -6 neigh add 2001:db8:ffff::2 lladdr 02:00:00:00:00:09 dev out nud permanent",
-        "ip route add default via 198.19.255.2",
-        "ip -6 route add default via 2001:db8:ffff::2",
-        "ip -6 route add 2001:db8:64::/96 dev fw0",
-        "ip -6 route add 2001:db8:65::/96 dev fw0",
-        "ip -6 route add 64:ff9b::/96 dev fw0",
-        "ip route add 203.0.113.0/24 dev fw0",
-    ] {
-        run(command);
-    }
-    TestOptions { tun: index("fw0"), devices: vec![index("out")], ..TestOptions::default() }
 }
 
 /// Draws packets for every second of the settings from `first` on; of ordinary ones at most so many percent are left

@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use fordway_bpf::{Loaded, Outcome, PassReason, Program, SoftwireMaps, TestOptions, Tunnels};
 use fordway_softwire::{Binding, Bindings, Part, PortSet, Role, Settings, Softwire};
-use fordway_testhost::is_root;
+use fordway_testhost::{can_use_tun, is_root};
 use fordway_testkit::fuzz::{Body, Offloading};
 use fordway_xlat::{Config, HEADROOM, HopCount, Offload, Packet, State, TrafficClass, Verdict};
 
 use crate::alike::{frame, hex};
 use crate::cases::{Tally, setting};
-use crate::wire::draw::{self, Draw};
+use crate::wire::draw::Draw;
+use crate::wire::{apart, gateway};
 
 /// Test runs, shared among the settings.
 const CASES: usize = 120_000;
@@ -36,6 +37,15 @@ const NOW: Duration = Duration::from_secs(1_000);
 
 /// What an octet of Type of Service has for congestion notification.
 const ECN_MASK: u8 = 3;
+
+/// Where packets meet the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    Interface,
+    Uplink,
+    /// A gateway's devices, in front of routing.
+    Ingress,
+}
 
 #[test]
 fn programs_agree_with_the_core_even() {
@@ -57,12 +67,13 @@ fn programs_agree_with_the_core(first: usize) {
     let mut draw = Draw::with_seed(first);
     let mut seen = Seen::default();
     for (number, settings) in settings.iter().enumerate().skip(first).step_by(2) {
-        for at_uplink in [false, true] {
-            if at_uplink && settings.role == Role::Tep {
+        for at in [At::Interface, At::Uplink] {
+            if at == At::Uplink && settings.role == Role::Tep {
                 continue;
             }
-            let is_whole = (number + usize::from(at_uplink)).is_multiple_of(2);
-            let mut bench = Bench::new(*settings, &mut draw, at_uplink, is_whole);
+            let is_whole = (number + usize::from(at == At::Uplink)).is_multiple_of(2);
+            let mut bench =
+                Bench::new(*settings, &mut draw, (at, TestOptions::default()), is_whole);
             for _ in 0..each {
                 let packet = bench.packet(&mut draw);
                 let outcome = bench.compare(&packet);
@@ -73,113 +84,39 @@ fn programs_agree_with_the_core(first: usize) {
     seen.check();
 }
 
-/// A binding that changes while programs run: the next packet finds it as it is.
 #[test]
-fn bindings_change_while_programs_run() {
-    if !is_root() {
+fn the_ingress_agrees_with_the_core() {
+    in_front_of_routing_agrees(false);
+}
+
+#[test]
+fn direct_forwarding_agrees_with_the_core() {
+    in_front_of_routing_agrees(true);
+}
+
+/// Of tunnel end points: clients stay at their interface.
+fn in_front_of_routing_agrees(direct: bool) {
+    if !can_use_tun() {
         return;
     }
-    let maps = Arc::new(SoftwireMaps::make(Role::Tep, 16).expect("maps"));
-    let options = TestOptions {
-        tunnels: Some(Tunnels { settings: Settings::default(), maps: Arc::clone(&maps) }),
-        ..TestOptions::default()
-    };
-    let mut loaded = Loaded::load(&Config::default(), &[Program::SoftwireInterface], &options)
-        .expect("a program");
-    let mut to = |port: u16| -> Option<Ipv6Addr> {
-        let packet = draw::packet(&format!(
-            r#"v4 = {{ src = "198.51.100.7", dst = "192.0.2.1" }}
-            udp = {{ sport = 53, dport = {port} }}
-            payload = 5"#
-        ));
-        let run = loaded.run(Program::SoftwireInterface, &frame(&packet), 0, 1).expect("a run");
-        match run.outcome {
-            Some(Outcome::Translated) => Some(address(&run.frame[14 + 24..])),
-            Some(Outcome::PassedOn(PassReason::Unmapped)) => None,
-            other => panic!("{other:?}"),
+    apart(|| {
+        let options = TestOptions { direct, ..gateway(&["192.0.2.0/24", "2001:db8:2::1/128"]) };
+        let all = all_settings();
+        let teps = || all.iter().enumerate().filter(|(_, settings)| settings.role == Role::Tep);
+        let each = setting("FORDWAY_CASES", CASES / 2).div_ceil(teps().count());
+        let mut draw = Draw::with_seed(usize::from(direct));
+        let mut seen = Seen::default();
+        for (number, settings) in teps() {
+            let at = (At::Ingress, options.clone());
+            let mut bench = Bench::new(*settings, &mut draw, at, true);
+            for _ in 0..each {
+                let packet = bench.packet(&mut draw);
+                let outcome = bench.compare(&packet);
+                seen.count(number, outcome);
+            }
         }
-    };
-    let v4 = Ipv4Addr::new(192, 0, 2, 1);
-    let client = |last: u16| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, last);
-    let whole = |last| Binding { v4, ports: None, remote: client(last), local: TEP };
-    let part = |psid, last| Binding {
-        ports: Some(PortSet::new(4, 6, psid).expect("a port set")),
-        ..whole(last)
-    };
-    // Of offset 4 and a PSID of 6 bits: ports 0x1000 and 0x1040 are of PSID 0 and 1.
-    assert_eq!(to(0x1000), None);
-    maps.insert(&whole(1)).expect("room");
-    assert_eq!((to(0x1000), to(80)), (Some(client(1)), Some(client(1))));
-    maps.insert(&whole(2)).expect("room");
-    assert_eq!((to(0x1000), maps.len()), (Some(client(2)), 1));
-    assert!(!maps.remove(&whole(1)).expect("maps"), "it has another tunnel now");
-    assert!(maps.insert(&part(0, 3)).is_err(), "whole and shared");
-    assert_eq!(to(0x1000), Some(client(2)), "what was refused changes nothing");
-    maps.replace([part(0, 3), part(1, 4)]).expect("room");
-    assert_eq!((to(0x1000), to(0x1040)), (Some(client(3)), Some(client(4))));
-    assert_eq!((to(0x1080), to(80)), (None, None), "ports of nobody");
-    assert!(maps.insert(&Binding { ports: PortSet::new(0, 6, 9).ok(), ..whole(1) }).is_err());
-    assert!(maps.remove(&part(0, 3)).expect("maps"));
-    assert_eq!((to(0x1000), to(0x1040)), (None, Some(client(4))));
-    assert!(maps.remove(&part(1, 4)).expect("maps"));
-    assert_eq!((to(0x1040), maps.is_empty()), (None, true));
-    maps.insert(&whole(5)).expect("the address may be whole again");
-    assert_eq!(to(80), Some(client(5)));
-}
-
-/// What a path has told of its MTU ends: it may have become wider (RFC 8201 section 5.3).
-#[test]
-fn a_path_mtu_that_was_learned_ends() {
-    if !is_root() {
-        return;
-    }
-    let maps = Arc::new(SoftwireMaps::make(Role::Tep, 16).expect("maps"));
-    let settings = Settings { mtu6: 1500, ..Settings::default() };
-    let options = TestOptions {
-        tunnels: Some(Tunnels { settings, maps: Arc::clone(&maps) }),
-        ..TestOptions::default()
-    };
-    let mut loaded = Loaded::load(&Config::default(), &[Program::SoftwireInterface], &options)
-        .expect("a program");
-    let binding = Binding {
-        v4: Ipv4Addr::new(192, 0, 2, 1),
-        ports: None,
-        remote: Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1),
-        local: TEP,
-    };
-    maps.insert(&binding).expect("room");
-    let mut pass = || {
-        let packet = draw::packet(
-            r#"v4 = { src = "198.51.100.7", dst = "192.0.2.1", df = true }
-            udp = { sport = 53, dport = 80 }
-            payload = 1400"#,
-        );
-        loaded.run(Program::SoftwireInterface, &frame(&packet), 0, 1).expect("a run").outcome
-    };
-    assert_eq!(pass(), Some(Outcome::Translated));
-    maps.set_path_mtu(&binding, 1280, Duration::from_secs(3600)).expect("the binding");
-    assert_eq!(pass(), Some(Outcome::PassedOn(PassReason::TooBig)));
-    maps.set_path_mtu(&binding, 1280, Duration::ZERO).expect("the binding");
-    assert_eq!(pass(), Some(Outcome::Translated));
-}
-
-#[test]
-fn full_maps_refuse_and_stay_as_they_were() {
-    if !is_root() {
-        return;
-    }
-    let maps = SoftwireMaps::make(Role::Tep, 8).expect("maps");
-    let binding = |last: u8| Binding {
-        v4: Ipv4Addr::new(192, 0, 2, last),
-        ports: None,
-        remote: Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, last.into()),
-        local: TEP,
-    };
-    let taken = (0..100).take_while(|last| maps.insert(&binding(*last)).is_ok()).count();
-    assert!((8..100).contains(&taken), "{taken}");
-    assert_eq!(maps.len(), taken);
-    assert!(maps.remove(&binding(0)).expect("maps"));
-    maps.insert(&binding(200)).expect("there is room again");
+        seen.check();
+    });
 }
 
 /// How often packets are drawn: at the interface, and clients at the uplink too.
@@ -208,12 +145,17 @@ struct Bench {
     softwire: Softwire,
     loaded: Loaded,
     bindings: Vec<Binding>,
-    at_uplink: bool,
+    at: At,
 }
 
 impl Bench {
     /// `is_whole`: a client has an address of its own.
-    fn new(settings: Settings, draw: &mut Draw, at_uplink: bool, is_whole: bool) -> Bench {
+    fn new(
+        settings: Settings,
+        draw: &mut Draw,
+        (at, options): (At, TestOptions),
+        is_whole: bool,
+    ) -> Bench {
         let mut list = bindings(draw);
         if settings.role == Role::Client {
             list.retain(|binding| binding.ports.is_none() == is_whole);
@@ -233,17 +175,17 @@ impl Bench {
                 maps.set_path_mtu(&entry.binding, mtu, lifetime).expect("the binding");
             }
         }
-        let programs: &[Program] = if at_uplink {
-            &[Program::SoftwireUplinkEgress, Program::SoftwireUplinkIngress]
-        } else {
-            &[Program::SoftwireInterface]
+        let programs: &[Program] = match at {
+            At::Interface => &[Program::SoftwireInterface],
+            At::Uplink => &[Program::SoftwireUplinkEgress, Program::SoftwireUplinkIngress],
+            At::Ingress => &[Program::SoftwireIngress],
         };
         let tunnels = Some(Tunnels { settings, maps: Arc::new(maps) });
-        let options = TestOptions { tunnels, ..TestOptions::default() };
+        let options = TestOptions { tunnels, ..options };
         let loaded = Loaded::load(&Config::default(), programs, &options)
             .unwrap_or_else(|error| panic!("{error}\n{settings:?}"));
         let softwire = Softwire::new(settings, table).expect("sound settings");
-        Bench { softwire, loaded, bindings: list, at_uplink }
+        Bench { softwire, loaded, bindings: list, at }
     }
 
     /// A packet for either direction, whose addresses are mostly those of a binding.
@@ -329,10 +271,11 @@ impl Bench {
 
     fn compare(&mut self, packet: &[u8]) -> Outcome {
         let core = translate(&self.softwire, packet);
-        let program = match (self.at_uplink, packet[0] >> 4) {
-            (false, _) => Program::SoftwireInterface,
-            (true, 4) => Program::SoftwireUplinkEgress,
-            (true, _) => Program::SoftwireUplinkIngress,
+        let program = match (self.at, packet[0] >> 4) {
+            (At::Interface, _) => Program::SoftwireInterface,
+            (At::Uplink, 4) => Program::SoftwireUplinkEgress,
+            (At::Uplink, _) => Program::SoftwireUplinkIngress,
+            (At::Ingress, _) => Program::SoftwireIngress,
         };
         let run = self.loaded.run(program, &frame(packet), 0, 1).expect("a test run");
         let outcome = run.outcome.expect("counted once");
@@ -343,7 +286,11 @@ impl Bench {
             }
             (Outcome::PassedOn(_), _) => made == packet,
             // At an uplink, what the core should not see.
-            (Outcome::Unmatched, Made::Other(_) | Made::Part) => self.at_uplink && made == packet,
+            (Outcome::Unmatched, Made::Other(_) | Made::Part) => {
+                self.at != At::Interface && made == packet
+            }
+            // In front of routing there is what may be somebody else's.
+            (Outcome::Unmatched, _) => self.at == At::Ingress && made == packet,
             _ => false,
         };
         assert!(
@@ -450,10 +397,6 @@ fn nth_port(ports: &PortSet, mut nth: usize) -> u16 {
     panic!("as many as it says");
 }
 
-fn address(octets: &[u8]) -> Ipv6Addr {
-    <[u8; 16]>::try_from(&octets[..16]).expect("16 octets").into()
-}
-
 /// What became of all packets.
 #[derive(Default)]
 struct Seen {
@@ -486,6 +429,8 @@ impl Seen {
             left * 100 <= (taken + left) * MAX_PASSED_ON,
             "{left} packets were left to the user engine, {taken} taken"
         );
+        let (made, others) = (Outcome::Translated, Outcome::Unmatched);
+        assert!(outcomes.of(&others) < outcomes.of(&made), "most are ours");
         // Each of the programs' cases was met.
         for reason in [
             PassReason::SoftwireSource,

@@ -25,13 +25,18 @@ pub(crate) fn agree(input: &[u8], core: &oracle::Outcome, made: &Made<'_>) -> Re
             Err(format!("the program dropped it ({reason:?}), the core says {:?}", core.verdict))
         }
         // Whatever it was, the user engine has it now, if it is as it came.
-        Outcome::PassedOn(reason) => match made.packet {
-            Some(packet) if packet != input => Err(format!("passed on ({reason:?}), but changed")),
-            _ => Ok(()),
-        },
+        Outcome::PassedOn(_) => unchanged(input, made),
         Outcome::Unmatched | Outcome::HandedOver => {
             Err("the program took it for somebody else's".into())
         }
+    }
+}
+
+/// Holds what a program has left to others against how it came.
+pub(crate) fn unchanged(input: &[u8], made: &Made<'_>) -> Result<(), String> {
+    match made.packet {
+        Some(packet) if packet != input => Err(format!("{:?}, but changed", made.outcome)),
+        _ => Ok(()),
     }
 }
 

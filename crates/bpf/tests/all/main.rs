@@ -23,6 +23,7 @@ mod nat64;
 mod pass_rate;
 mod routing_news;
 mod shards;
+mod softwire_bindings;
 mod softwire_live;
 mod uplink;
 mod uplink_devices;

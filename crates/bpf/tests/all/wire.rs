@@ -9,7 +9,7 @@ use std::process::{self, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use fordway_bpf::{Outcome, PassReason, Totals};
+use fordway_bpf::{Outcome, PassReason, TestOptions, Totals};
 use fordway_testhost::poll;
 use fordway_testkit::sys;
 use fordway_testkit::tap::Tap;
@@ -102,6 +102,32 @@ pub(crate) fn run(line: &str) -> String {
 /// The interface index of a device.
 pub(crate) fn index(name: &str) -> u32 {
     sys::interface_index(name).expect("the device").try_into().expect("a positive number")
+}
+
+/// Makes the namespace forward what arrives at its loopback device: what is routed `into` a translator's interface to
+/// that, all else to a neighbour.
+pub(crate) fn gateway(into: &[&str]) -> TestOptions {
+    for command in [
+        "ip link set lo up",
+        "ip tuntap add dev fw0 mode tun",
+        "ip link set fw0 up",
+        "ip link add out type veth peer name far",
+        "ip link set out mtu 65535 up",
+        "ip link set far mtu 65535 up",
+        "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
+        "ip -6 addr add 2001:db8:ffff::1/64 dev out nodad",
+        "ip addr add 198.19.255.1/24 dev out",
+        "ip neigh add 198.19.255.2 lladdr 02:00:00:00:00:09 dev out nud permanent",
+        "ip -6 neigh add 2001:db8:ffff::2 lladdr 02:00:00:00:00:09 dev out nud permanent",
+        "ip route add default via 198.19.255.2",
+        "ip -6 route add default via 2001:db8:ffff::2",
+    ] {
+        run(command);
+    }
+    for net in into {
+        run(&format!("ip route add {net} dev fw0"));
+    }
+    TestOptions { tun: index("fw0"), devices: vec![index("out")], ..TestOptions::default() }
 }
 
 /// A packet with what is around it. On devices without link-layer header addresses are zero.
