@@ -241,10 +241,11 @@ impl Manager {
             let result = match &step {
                 // Those behind one that counts are not made.
                 _ if refused.is_err() => Ok(false),
-                Step::Make(change) | Step::Again(change) => {
-                    effect::make(&mut self.netlink, change).map(|()| true)
+                Step::Make(change) => effect::make(&mut self.netlink, change).map(|()| true),
+                // What is there may have other values: with an interface's MTU the kernel sets that of its routes.
+                Step::Again(change) | Step::Remake(change, _) => {
+                    effect::remake(&mut self.netlink, change).map(|()| true)
                 }
-                Step::Remake(change, _) => effect::remake(&mut self.netlink, change).map(|()| true),
             };
             let is_made = matches!(result, Ok(true));
             if let Err(error) = result {

@@ -108,7 +108,7 @@ pub(super) fn make(netlink: &mut Netlink, change: &Change) -> Result<()> {
     }
 }
 
-/// Makes a change in the place of an earlier one of this program with the same key and other values.
+/// Makes a change, if need be in the place of one of this program with the same key and other values.
 pub(super) fn remake(netlink: &mut Netlink, change: &Change) -> Result<()> {
     match change {
         // In the place of ours there may be another program's by now, which makes adding fail.

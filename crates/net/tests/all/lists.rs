@@ -89,6 +89,27 @@ fn in_haste_what_another_has_made_is_found_and_left() {
 }
 
 #[test]
+fn what_has_other_values_by_now_gets_its_own_again() {
+    let run = tempfile::tempdir().unwrap();
+    in_namespace(|| {
+        prepared_host();
+        let before = snapshot();
+        let all = changes();
+        let mut manager = Manager::open(run.path(), "nat64").unwrap();
+        let _ = manager.apply_all(&all).unwrap();
+        let route = ip_output("-6 route show 64:ff9b::/96");
+        assert!(route.contains("mtu 1400"), "{route}");
+        let other = route.trim().replace("mtu 1400", "mtu 1300").replace(" linkdown", "");
+        ip(&format!("-6 route replace {other}"));
+        let done = manager.reconcile(&all).unwrap();
+        assert!(done.failed.is_empty() && done.taken_back.is_empty(), "{done:?}");
+        assert_eq!(ip_output("-6 route show 64:ff9b::/96"), route);
+        assert_eq!(manager.restore().unwrap().undone.len(), all.len());
+        assert_eq!(snapshot(), before);
+    });
+}
+
+#[test]
 fn a_list_is_made_as_a_whole_kept_and_changed_into_another() {
     let run = tempfile::tempdir().unwrap();
     in_namespace(|| {
