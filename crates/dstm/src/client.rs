@@ -11,16 +11,16 @@
 //!
 //! While it is idle, it has a cookie ready: the first packet then waits for one exchange instead of two.
 
+mod grant;
 mod settings;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 
 use crate::cookie::LIFETIME;
-use crate::lease::Slot;
 use crate::message::{Body, COOKIE, Message, Reason};
 use crate::random::Random;
-use fordway_softwire::PortSet;
 
+pub use grant::Grant;
 pub use settings::ClientSettings;
 
 /// Time to the first retransmission of a request, in ms; each later one takes twice as long.
@@ -43,36 +43,6 @@ const RENEWAL: (u64, u64) = (1000, 60_000);
 
 /// How long a cookie is used that no packet has waited for, in ms; servers accept it for longer ([`LIFETIME`]).
 const FRESH: u64 = LIFETIME * 5 / 6;
-
-/// The lease of this client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// The address.
-    pub v4: Ipv4Addr,
-    /// Its ports; `None`: all.
-    pub ports: Option<PortSet>,
-    /// The other end of the tunnel.
-    pub tep: Ipv6Addr,
-    /// The server.
-    pub server: SocketAddrV6,
-    /// When it ends, in the client's own ms.
-    pub until: u64,
-    /// When it was granted or renewed last.
-    pub since: u64,
-}
-
-impl Grant {
-    /// The address and its ports.
-    #[must_use]
-    pub fn slot(&self) -> Slot {
-        Slot { v4: self.v4, ports: self.ports }
-    }
-
-    /// Whether both have the same tunnel.
-    fn is_like(&self, other: &Grant) -> bool {
-        (self.v4, self.ports, self.tep) == (other.v4, other.ports, other.tep)
-    }
-}
 
 /// What the client's owner is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

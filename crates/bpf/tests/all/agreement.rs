@@ -56,7 +56,7 @@ fn programs_agree_with_the_core_odd() {
 /// `first`: of the configurations, which are taken in steps of two.
 fn programs_agree_with_the_core(first: usize) {
     if is_root() {
-        agrees(Program::Interface, &TestOptions::default(), first, CASES);
+        agrees(Program::Interface, &TestOptions::default(), first);
     }
 }
 
@@ -76,12 +76,12 @@ fn in_front_of_routing_agrees(first: usize, direct: bool) {
     }
     apart(|| {
         let options = TestOptions { direct, ..gateway(&["198.51.100.0/24", "2001:db8:64::/96"]) };
-        agrees(Program::Ingress, &options, first, CASES);
+        agrees(Program::Ingress, &options, first);
     });
 }
 
-fn agrees(program: Program, options: &TestOptions, first: usize, cases: usize) {
-    let cases = setting("FORDWAY_CASES", cases);
+fn agrees(program: Program, options: &TestOptions, first: usize) {
+    let cases = setting("FORDWAY_CASES", CASES);
     let mut draw = Draw::new(first);
     let mut seen = Seen::default();
     let configs = configs();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::lease::Lease;
+use crate::lease::Slot;
 use crate::message::{ClientId, Key};
 use crate::server::{ClientKey, Server, ServerSettings};
 use fordway_counters::dstm::ServerStats;
