@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use super::flag::flag;
 use super::short::{Options, Part, Short};
-use super::translators::INTERFACE;
+use super::translators::{INTERFACE, TAKING};
 
 /// The commands of DSTM.
 #[derive(Debug, Subcommand)]
@@ -87,15 +87,15 @@ impl Short for DstmServer {
             title: TEP,
             sections: &["translator.tep", "translator"],
             fixed: &[("mode", "softwire"), ("role", "tep")],
-            flags: &[&[
-                INTERFACE
-                    .default("tep0")
-                    .help("Name of the tunnel end point and its interface"),
-                flag("local"),
-                flag("engine"),
-                flag("attach").help("Where packets are taken [default: auto]"),
-                flag("devices").long("device").required(false).help("Device for --attach ingress"),
-            ]],
+            flags: &[
+                &[
+                    INTERFACE
+                        .default("tep0")
+                        .help("Name of the tunnel end point and its interface"),
+                    flag("local"),
+                ],
+                TAKING,
+            ],
         },
     ];
 

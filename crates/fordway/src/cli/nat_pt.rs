@@ -2,7 +2,7 @@
 
 use super::flag::flag;
 use super::short::{Part, Short};
-use super::translators::{COMMON, INTERFACE};
+use super::translators::{COMMON, INTERFACE, TAKING};
 
 /// `fordway nat-pt`.
 #[derive(Debug)]
@@ -39,6 +39,7 @@ impl Short for NatPt {
                 flag("hold"),
                 flag("idle"),
             ],
+            TAKING,
             COMMON,
         ],
     }];

@@ -27,13 +27,17 @@ pub(crate) struct DualStack;
 pub(super) const INTERFACE: Flag =
     flag("name").long("interface").help("Name of the translator and its interface");
 
-/// Options of everything with an interface.
-pub(super) const COMMON: &[Flag] = &[
+/// Options that say by what and where packets are taken.
+pub(super) const TAKING: &[Flag] = &[
     flag("engine"),
     flag("attach").help("Where packets are taken [default: auto]"),
     flag("devices").long("device").required(false).help("Device for --attach ingress or xdp"),
     flag("forward").help("How packets leave with --attach ingress"),
     flag("bypass_nftables").help("Let --forward direct bypass rules for forwarded packets"),
+];
+
+/// Further options of everything with an interface.
+pub(super) const COMMON: &[Flag] = &[
     flag("measure"),
     flag("mtu"),
     flag("queues"),
@@ -63,6 +67,7 @@ impl Short for Clat {
                 flag("v6"),
             ],
             MAPPINGS,
+            TAKING,
             COMMON,
         ],
     }];
@@ -73,7 +78,12 @@ impl Short for Siit {
         title: "[[translator]]",
         sections: &["translator.siit", "translator"],
         fixed: &[("mode", "siit")],
-        flags: &[&[INTERFACE.default("siit0"), flag("pool6").unless(&["eam"])], MAPPINGS, COMMON],
+        flags: &[
+            &[INTERFACE.default("siit0"), flag("pool6").unless(&["eam"])],
+            MAPPINGS,
+            TAKING,
+            COMMON,
+        ],
     }];
 }
 
@@ -97,6 +107,7 @@ impl Short for Nat64 {
                 flag("subscriber_len"),
                 flag("max_sessions"),
             ],
+            TAKING,
             COMMON,
         ],
     }];
@@ -131,6 +142,7 @@ impl Short for Softwire {
                 flag("uplink").requires("v4"),
                 flag("routes4"),
             ],
+            TAKING,
             COMMON,
         ],
     }];
