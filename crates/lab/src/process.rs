@@ -19,6 +19,8 @@ pub(crate) use dialogue::Dialogue;
 
 /// How long what runs on another host may take to end.
 const FAR_END: Duration = Duration::from_secs(4);
+/// How long a process has after SIGTERM before it gets another.
+const AGAIN: Duration = Duration::from_millis(250);
 /// Shortest and longest time between two looks at a process that is to end.
 const LOOKS: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(20));
 
@@ -284,8 +286,9 @@ impl Running {
         Ok(Finished { argv: std::mem::take(&mut self.argv), status, stdout, stderr })
     }
 
-    /// Ends the child: SIGTERM, and SIGKILL when it has not gone two seconds later; whether that was needed. One whose input was
-    /// held ends with that first, so that what it stands for on another host has ended when it has.
+    /// Ends the child: SIGTERM, a second time when it has not gone after [`AGAIN`], since a gateway that has shards, routes or
+    /// requests lets others adapt, which no one here is for; and SIGKILL two seconds later, and whether that was needed. One whose
+    /// input was held ends with that first, so that what it stands for on another host has ended when it has.
     pub(crate) fn stop(&mut self) -> bool {
         if self.held.take().is_some() {
             let deadline = Instant::now() + FAR_END;
@@ -296,10 +299,12 @@ impl Running {
         if !self.alive() {
             return false;
         }
-        signal(self.pid(), Signal::TERM);
-        let deadline = Instant::now() + Duration::from_secs(2);
-        while self.alive() && Instant::now() < deadline {
-            std::thread::sleep(LOOKS.0);
+        for patience in [AGAIN, Duration::from_secs(2)] {
+            signal(self.pid(), Signal::TERM);
+            let deadline = Instant::now() + patience;
+            while self.alive() && Instant::now() < deadline {
+                std::thread::sleep(LOOKS.0);
+            }
         }
         let stays = self.alive();
         if stays {

@@ -27,6 +27,8 @@ const NATS: &str = "nats-server";
 const NAMES: [&str; 2] = ["host.example", "standby.example"];
 /// What shards they want: the standby wants none.
 const WEIGHTS: [u16; 2] = [10_000, 1];
+/// The cluster's key, which says where shards belong: by one of 150 keys a shard would be the standby's in spite of the weights.
+const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 /// The default.
 const TTL: Duration = Duration::from_millis(500);
 /// How long both may take to find each other.
@@ -103,7 +105,7 @@ fn cluster(own: usize, store: &str, keys: &Path) -> String {
     text
 }
 
-/// Makes the cluster's key and both gateways' certificates, for this deployment alone, as docs/cluster.md does.
+/// Writes the cluster's key and makes both gateways' certificates, as docs/cluster.md does.
 fn keys(context: Context<'_>, host: &Place, folder: &Path) -> Result<()> {
     create_dir_all(folder).map_err(LabError::file(folder))?;
     std::fs::set_permissions(folder, Permissions::from_mode(0o700))
@@ -122,15 +124,24 @@ fn keys(context: Context<'_>, host: &Place, folder: &Path) -> Result<()> {
         let argv = [&new[..], &signed, &what, &["-out", &certificate]].concat();
         must(context.backend, host, &argv)?;
     }
-    let key = folder.join("key").display().to_string();
-    must(context.backend, host, &["openssl", "rand", "-hex", "-out", &key, "16"]).map(drop)
+    let key = folder.join("key");
+    std::fs::write(&key, KEY).map_err(LabError::file(&key))
 }
 
-/// Whether all shards are this gateway's, and the other one could go on with them.
-fn is_ready(status: &Value) -> bool {
-    let is_covered = |it: &Value| it["role"] == "owner" && it["covered"] == true;
-    let shards = status["shards"].as_array();
-    shards.is_some_and(|all| !all.is_empty() && all.iter().all(is_covered))
+/// What is missing until all shards are this gateway's, and the other one could go on with them.
+fn missing(status: Option<&Value>) -> Option<String> {
+    let Some(shards) = status.and_then(|it| it["shards"].as_array()).filter(|it| !it.is_empty())
+    else {
+        return Some("the gateway does not say how its shards are".into());
+    };
+    let is_covered = |it: &&Value| it["role"] == "owner" && it["covered"] == true;
+    let rest: Vec<&Value> = shards.iter().filter(|it| !is_covered(it)).collect();
+    let first = rest.first()?;
+    Some(format!(
+        "{} of {} shards are not held and covered, the first: {first}",
+        rest.len(),
+        shards.len()
+    ))
 }
 
 impl Mechanism for Standby {
@@ -158,14 +169,18 @@ impl Mechanism for Standby {
         if self.role == Role::TakesOver {
             owner.parts.extend(vrrp::start(context, [host, beside])?);
         }
+        let mut lack = None;
         let ready = process::poll(JOINED, || {
-            let all = |deployed| ask(deployed, "cluster status").is_some_and(|it| is_ready(&it));
-            (owner.gone() || all(&owner)).then_some(())
+            lack = missing(ask(&owner, "cluster status").as_ref());
+            (owner.gone() || lack.is_none()).then_some(())
         })?;
         if ready.is_none() {
             return Err(LabError::NotReady {
                 mechanism: context.spec.name.clone(),
-                why: "the cluster of both gateways is not complete".into(),
+                why: format!(
+                    "the cluster of both gateways is not complete: {}",
+                    lack.unwrap_or_default()
+                ),
             });
         }
         std::thread::sleep(QUIET);
@@ -200,6 +215,7 @@ impl Mechanism for Standby {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn both_have_one_cluster_and_one_name_each() {
@@ -216,10 +232,14 @@ mod tests {
     #[test]
     fn a_gateway_is_ready_when_its_standby_could_go_on_with_every_shard() {
         let of = |role, covered| {
-            is_ready(&serde_json::json!({"shards": [
-                {"role": "owner", "covered": true}, {"role": role, "covered": covered}]}))
+            missing(Some(&json!({"shards": [
+                {"role": "owner", "covered": true}, {"role": role, "covered": covered}]})))
         };
-        assert!(of("owner", true) && !of("owner", false) && !of("ready", true));
-        assert!(!is_ready(&serde_json::json!({"shards": []})) && !is_ready(&Value::Null));
+        assert_eq!(of("owner", true), None);
+        assert!(of("owner", false).unwrap().starts_with("1 of 2 shards are not held and covered"));
+        assert!(of("ready", true).unwrap().contains("ready"));
+        for none in [None, Some(&Value::Null), Some(&json!({"shards": []}))] {
+            assert!(missing(none).unwrap().contains("does not say"));
+        }
     }
 }
