@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_goals_name_mechanisms_and_metrics_of_the_experiment() {
-        for (name, rows) in [("goals", 41), ("mechanisms-goals", 25)] {
+        for (name, rows) in [("goals", 41), ("mechanisms-goals", 27)] {
             let table = Table::find(name).unwrap();
             let experiment = Experiment::find(name).unwrap();
             assert_eq!(experiment.goals.as_deref(), Some(name));

@@ -175,16 +175,11 @@ fn options(spec: &MechanismSpec, room: Room, pref64: &str) -> Vec<String> {
         argv.extend(behind.iter().flat_map(|mapping| ["--eam", mapping.as_str()]));
     }
     argv.extend(["--engine", spec.engine.as_deref().unwrap_or("auto")]);
-    match attach {
-        // The lab's word for the ingress with direct forwarding.
-        Some("direct") => argv.extend(["--attach", "ingress", "--forward", "direct"]),
-        Some(attach) => argv.extend(["--attach", attach]),
-        None => {}
-    }
+    argv.extend(attach.into_iter().flat_map(at));
     match (attach, spec.kind) {
         (Some("uplink"), _) => argv.extend(["--uplink", "uplink"]),
         (Some("ingress" | "direct" | "xdp"), Kind::Siit | Kind::Nat64 | Kind::NatPt) => {
-            argv.extend(["--device", "to-client", "--device", "to-iperf"]);
+            argv.extend(DEVICES);
         }
         (Some("xdp"), _) => argv.extend(["--device", "uplink"]),
         _ => {}
@@ -200,6 +195,17 @@ fn options(spec: &MechanismSpec, room: Room, pref64: &str) -> Vec<String> {
         _ => Vec::new(),
     };
     stateful.into_iter().chain(argv.into_iter().map(str::to_owned)).collect()
+}
+
+/// A gateway's devices.
+pub(super) const DEVICES: [&str; 4] = ["--device", "to-client", "--device", "to-iperf"];
+
+/// Options that name an attach point. `direct` is the lab's word for the ingress with direct forwarding.
+pub(super) fn at(attach: &str) -> Vec<&str> {
+    match attach {
+        "direct" => vec!["--attach", "ingress", "--forward", "direct"],
+        attach => vec!["--attach", attach],
+    }
 }
 
 /// Mappings of the hosts on a link behind a CLAT's box: the application of a CLAT alone, and those of the 464XLAT network.

@@ -11,7 +11,7 @@ use fordway_data::addresses::{BOUND_V4, CLAT_V6, TUNNEL_END_V6};
 use fordway_data::spec::{Kind, MechanismSpec};
 use serde_json::{Value, json};
 
-use super::fordway::{Fordway, entries};
+use super::fordway::{self, DEVICES, Fordway, entries};
 use super::{Availability, Context, Counted, Deployed, Mechanism, nftables};
 use crate::backend::Place;
 use crate::error::Result;
@@ -39,8 +39,8 @@ fn end_point(arm: &MechanismSpec) -> MechanismSpec {
 /// asks for its address, which has no choice, at its interface.
 fn client(arm: &MechanismSpec) -> MechanismSpec {
     let client = attached(arm, |attach| match (attach, arm.kind) {
-        ("ingress", Kind::Softwire) => "uplink",
-        ("ingress", _) => "interface",
+        ("ingress" | "direct", Kind::Softwire) => "uplink",
+        ("ingress" | "direct", _) => "interface",
         _ => attach,
     });
     MechanismSpec { entries: None, ..client }
@@ -55,9 +55,9 @@ fn attached(arm: &MechanismSpec, place: impl Fn(&str) -> &str) -> MechanismSpec 
 fn place(arm: &MechanismSpec) -> Vec<&str> {
     let mut options: Vec<&str> = Vec::new();
     if let Some(attach) = arm.attach.as_deref() {
-        options.extend(["--attach", attach]);
-        if attach == "ingress" {
-            options.extend(["--device", "to-client", "--device", "to-iperf"]);
+        options.extend(fordway::at(attach));
+        if matches!(attach, "ingress" | "direct") {
+            options.extend(DEVICES);
         }
     }
     options
@@ -166,8 +166,14 @@ mod tests {
                 .contains("--attach ingress --device to-client")
         );
         assert_eq!(client(&at_ingress).attach.as_deref(), Some("uplink"));
-        let asking = MechanismSpec { kind: Kind::Dstm, ..at_ingress };
-        assert_eq!(client(&asking).attach.as_deref(), Some("interface"));
+        let direct = MechanismSpec { attach: Some("direct".into()), ..arm.clone() };
+        let argv = bound(&end_point(&direct)).join(" ");
+        assert!(argv.contains("--attach ingress --forward direct --device to-client"), "{argv}");
+        assert_eq!(client(&direct).attach.as_deref(), Some("uplink"));
+        for attach in [at_ingress, direct] {
+            let asking = MechanismSpec { kind: Kind::Dstm, ..attach };
+            assert_eq!(client(&asking).attach.as_deref(), Some("interface"));
+        }
         let user = MechanismSpec { engine: Some("user".into()), attach: None, ..arm.clone() };
         assert_eq!(end_point(&user).attach, None);
     }
