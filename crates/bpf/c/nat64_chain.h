@@ -324,7 +324,7 @@ always_inline __u32 take_fresh(__u32 kind)
 }
 
 /* Allocates an entry of a kind: from the processor's own shard, else one that was never used, else from any other
- * shard; 0: there is none. The core's FreeList::take. */
+ * shard, the nearest first, since as many are filled as there are processors; 0: there is none. The core's FreeList::take. */
 __noinline __u32 take_free(__u32 kind)
 {
 	__u32 shard = bpf_get_smp_processor_id();
@@ -335,7 +335,7 @@ __noinline __u32 take_free(__u32 kind)
 	if (!index)
 		index = take_fresh(kind);
 	LOOP (__u32 step = 1; !index && step < FW_FREE_SHARDS; step++)
-		index = pop_free(kind, shard + step);
+		index = pop_free(kind, shard ^ step);
 	return index;
 }
 

@@ -233,8 +233,8 @@ impl<'a> FreeList<'a> {
     pub(crate) fn take<T: Chained>(&self, entries: &[T], shard: usize) -> Option<u32> {
         let own = self.shards.len().checked_sub(1)? & shard;
         self.pop(entries, own).or_else(|| self.never_used()).or_else(|| {
-            (1..self.shards.len())
-                .find_map(|step| self.pop(entries, (own + step) % self.shards.len()))
+            // Nearest first: as many lists are filled as there are processors.
+            (1..self.shards.len()).find_map(|step| self.pop(entries, own ^ step))
         })
     }
 

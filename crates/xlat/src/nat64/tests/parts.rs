@@ -95,6 +95,22 @@ fn a_free_list_gives_each_entry_once_wherever_it_lies() {
     assert_eq!(other.load(Ordering::Relaxed), 77);
 }
 
+/// Lists are filled for as many processors as there are: a processor whose list is empty must not search all of them.
+#[test]
+fn a_free_list_that_is_empty_takes_from_the_nearest() {
+    let heap = Heap::new(&Sizes { bibs: 3, sessions: 1, subscribers: 1 }, [1, 2]);
+    let regions = heap.regions();
+    let list = FreeList::of(&regions, layout::Kind::Bib);
+    let all: Vec<u32> = (0..3).map(|_| list.take(regions.bibs, 0).unwrap()).collect();
+    for (own, shards) in [(1, [0, 3, 2]), (2, [3, 0, 1]), (3, [2, 1, 0]), (63, [62, 61, 0])] {
+        for (shard, index) in shards.into_iter().zip(&all) {
+            list.give(regions.bibs, shard, *index);
+        }
+        let taken: Vec<u32> = std::iter::from_fn(|| list.take(regions.bibs, own)).collect();
+        assert_eq!(taken, all, "{own}");
+    }
+}
+
 /// A few ranges of 203.0.113.0/24, in any order. Some have the same addresses, but other ports.
 fn ranges() -> impl Strategy<Value = Vec<Range>> {
     let range = (0u8..60, 0u8..20, 1u16..2000, 0u16..3000);
