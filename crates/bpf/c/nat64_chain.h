@@ -101,8 +101,8 @@ __noinline int find_bib6(struct flow *flow)
 	__u64 *head = HEAD(nat64_bib6, DIRECTORY_BIB6, hash_v6(flow->host, flow->host_port, flow->protocol));
 	if (!head)
 		return 0;
-	flow->seen = READ_ONCE(*head);
-	__u32 index = flow->seen;
+	flow->seen6 = READ_ONCE(*head);
+	__u32 index = flow->seen6;
 	LOOP (int i = 0; i < LINKS_MAX; i++) {
 		struct fw_bib *bib = index ? bib_at(index) : 0;
 		if (!bib)

@@ -102,7 +102,9 @@ always_inline verdict flow_v6_to_v4(const struct packet *p, __u32 at, const stru
 		v = reserve_bib(flow);
 		if (v == GO_ON)
 			v = settle_bib(flow, choose_port(flow));
-		if (v == GO_ON || v == AGAIN)
+		if (v == GO_ON)
+			v = NEEDS_SESSION;
+		else if (v == AGAIN)
 			v = from_v6(flow);
 	}
 	if (v == NEEDS_SESSION) {

@@ -261,19 +261,19 @@ __noinline int open_session(struct flow *flow)
 	return v;
 }
 
-/* Links the live BIB entry under its IPv6 side. */
+/* Links the live BIB entry under its IPv6 side, where from_v6() has found none. */
 always_inline verdict announce(struct flow *flow, struct fw_bib *bib, __u32 index)
 {
 	__u64 *head = HEAD(nat64_bib6, DIRECTORY_BIB6, hash_v6(flow->host, flow->host_port, flow->protocol));
 
 	LOOP (int i = 0; head && i < ATTEMPTS; i++) {
+		WRITE_ONCE(bib->next6, (__u32)flow->seen6);
+		if (swap_head(head, flow->seen6, index))
+			return GO_ON;
 		int found = find_bib6(flow);
 		/* Another thread was first. */
 		if (found)
 			return found < 0 ? PASS_ON(FW_PASS_CHAIN) : AGAIN;
-		WRITE_ONCE(bib->next6, (__u32)flow->seen);
-		if (swap_head(head, flow->seen, index))
-			return GO_ON;
 	}
 	return LEAVE;
 }
