@@ -304,6 +304,7 @@ mod tests {
             "clat-vs-dual-stack",
             "pairs",
             "nat64",
+            "tables",
             "small-packets",
             "mechanisms-goals",
             "dns64",
@@ -314,6 +315,7 @@ mod tests {
             ("clat", "clat-vs-dual-stack"),
             ("pairs", "pairs"),
             ("nat64", "nat64"),
+            ("tables", "tables"),
             ("instructions", "small-packets"),
             ("mechanisms", "mechanisms-goals"),
             ("dns64", "dns64"),
@@ -325,7 +327,7 @@ mod tests {
         }
         let page = draw(&text, made).unwrap();
         assert!(
-            page.matches("\n## ").count() >= 9 && page.contains("sudo fordway-lab run dns64"),
+            page.matches("\n## ").count() >= 10 && page.contains("sudo fordway-lab run dns64"),
             "{page}"
         );
     }
