@@ -261,7 +261,7 @@ __noinline int open_session(struct flow *flow)
 	return v;
 }
 
-/* Links the live BIB entry under its IPv6 side, where from_v6() has found none. */
+/* Links the live BIB entry under its IPv6 side. from_v6() has searched that chain, from `seen6` on, and found none. */
 always_inline verdict announce(struct flow *flow, struct fw_bib *bib, __u32 index)
 {
 	__u64 *head = HEAD(nat64_bib6, DIRECTORY_BIB6, hash_v6(flow->host, flow->host_port, flow->protocol));

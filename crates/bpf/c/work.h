@@ -58,8 +58,9 @@ struct flow {
 	__u32 subscriber;
 	/* Of HAND_OVER: the interface from which the packet is to arrive. */
 	__u32 way;
-	/* The head of the chain that was searched last; of BIB entries by (X',x) it is the second. */
+	/* The head of the chain that was searched last. */
 	__u64 seen;
+	/* The same, of chains of BIB entries by (X',x). */
 	__u64 seen6;
 };
 #define CREATED_BIB 1

@@ -286,9 +286,10 @@ impl Running {
         Ok(Finished { argv: std::mem::take(&mut self.argv), status, stdout, stderr })
     }
 
-    /// Ends the child: SIGTERM, a second time when it has not gone after [`AGAIN`], since a gateway that has shards, routes or
-    /// requests lets others adapt, which no one here is for; and SIGKILL two seconds later, and whether that was needed. One whose
-    /// input was held ends with that first, so that what it stands for on another host has ended when it has.
+    /// Ends the child; whether that took SIGKILL. It gets SIGTERM, a second one when it has not gone after [`AGAIN`], and SIGKILL two
+    /// seconds later. The second cuts waits for others: a gateway of a cluster gives routers a second to hear that it has left, and
+    /// a proxy lets requests end. One whose input was held ends with that first, so that what it stands for on another host has
+    /// ended when it has.
     pub(crate) fn stop(&mut self) -> bool {
         if self.held.take().is_some() {
             let deadline = Instant::now() + FAR_END;
@@ -384,6 +385,22 @@ mod tests {
         let child = start(&argv, Output::Keep).unwrap();
         let pid = child.pid();
         assert!(poll(Duration::from_secs(10), || ended(pid).then_some(())).unwrap().is_some());
+    }
+
+    #[test]
+    fn who_waits_at_the_first_sigterm_goes_at_the_second() {
+        let waits = |second| {
+            format!("trap 'trap \"{second}\" TERM' TERM; echo; while :; do sleep 0.01; done")
+        };
+        let file = tempfile::tempdir().unwrap();
+        for (second, is_killed) in [("exit 0", false), (":", true)] {
+            let log = file.path().join(second);
+            let argv = ["sh".into(), "-c".into(), waits(second)];
+            let mut child = start(&argv, Output::Log(&log)).unwrap();
+            let says = || std::fs::read(&log).is_ok_and(|said| !said.is_empty()).then_some(());
+            assert!(poll(Duration::from_secs(10), says).unwrap().is_some(), "the trap is set");
+            assert_eq!(child.stop(), is_killed, "{second}");
+        }
     }
 
     #[test]

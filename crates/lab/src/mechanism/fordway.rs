@@ -197,7 +197,7 @@ fn options(spec: &MechanismSpec, room: Room, pref64: &str) -> Vec<String> {
     stateful.into_iter().chain(argv.into_iter().map(str::to_owned)).collect()
 }
 
-/// A gateway's devices.
+/// Options that name the devices of a gateway.
 pub(super) const DEVICES: [&str; 4] = ["--device", "to-client", "--device", "to-iperf"];
 
 /// Options that name an attach point. `direct` is the lab's word for the ingress with direct forwarding.
