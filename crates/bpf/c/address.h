@@ -25,6 +25,9 @@ enum via {
 always_inline __u32 illegal_v6(struct halves address)
 {
 	__u16 first = address.hi >> 48;
+	/* Most are none of these. */
+	if (address.hi && first < 0xfe80)
+		return 0;
 	if (first >= 0xff00)
 		return FW_DROP_MULTICAST;
 	if (first >= 0xfe80 && first <= 0xfebf)
@@ -181,8 +184,10 @@ always_inline int map_v6_by_eam(struct halves v6, __u32 *out)
 	}
 	if (config.eam_in_maps) {
 		struct fw_eam_key6 key = { .prefix_len = 128 };
-		/* Octet 4 of the key is no place for 8 octets at once. */
-		to_wire(v6, (struct ipv6_address *)key.addr);
+		struct ipv6_address address;
+
+		to_wire(v6, &address);
+		__builtin_memcpy(key.addr, &address, sizeof(address));
 		const struct fw_eam *eam = bpf_map_lookup_elem(&eam6, &key);
 		if (!eam)
 			return 0;
@@ -227,8 +232,15 @@ always_inline __u32 pool6_extract(__u8 len, struct halves v6)
 	return (v6.hi << beyond) | (v6.lo >> (56 - beyond) & ((1ull << beyond) - 1));
 }
 
-/* Maps an IPv4 address in host order. Returns an enum via. Not inlined, so that it is verified once. */
-__noinline int map_v4(__u32 v4, struct halves *out)
+/* Not inlined, so that it is verified once, but in programs of one function, where every call counts. */
+#ifdef ONE_FUNCTION
+#define MAPPING always_inline
+#else
+#define MAPPING __noinline
+#endif
+
+/* Maps an IPv4 address in host order. Returns an enum via. */
+MAPPING int map_v4(__u32 v4, struct halves *out)
 {
 	if (!out)
 		return VIA_NONE;
@@ -245,7 +257,7 @@ __noinline int map_v4(__u32 v4, struct halves *out)
 
 /* Maps an IPv6 address in host order. Returns the IPv4 address in the lower 32 bits, above it an enum via (8 bits) and
  * the number of the prefix. */
-__noinline __u64 map_v6_halves(__u64 hi, __u64 lo)
+MAPPING __u64 map_v6_halves(__u64 hi, __u64 lo)
 {
 	struct halves v6 = { hi, lo };
 	__u32 v4 = 0;

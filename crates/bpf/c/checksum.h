@@ -9,14 +9,17 @@
 
 #include "common.h"
 
-/* To 16 bits; 0 only if all that was summed is 0. */
+/* Folds to 16 bits; 0 only if all that was summed is 0. */
+always_inline __u16 fold_word(__u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* The same, of at most 65,536 words of 32 bits. */
 always_inline __u16 fold(__u64 sum)
 {
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum;
+	return fold_word((sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32));
 }
 
 always_inline __u64 sum_address_v6(const struct ipv6_address *address)
@@ -30,15 +33,22 @@ always_inline __u64 sum_number(__u16 number)
 	return bpf_htons(number);
 }
 
-/* RFC 1624, equation 3, without the checksum itself: the new words minus the old. */
+/* RFC 1624, equation 3, without the checksum itself: the new words minus the old, of 16 bits. */
 always_inline __u32 sum_difference(__u64 old, __u64 new)
 {
 	return fold(new + (0xffff - fold(old)));
 }
 
+/* The same of addresses, whose sums are not 0: then it is enough to fold once. */
+always_inline __u32 addresses_difference(__u64 old, __u64 new)
+{
+	/* A multiple of 0xffff, and more than any sum of addresses. */
+	return fold(new + (0xffffull << 28) - old);
+}
+
 always_inline __be16 update_checksum(__be16 checksum, __u32 difference)
 {
-	return ~fold((__u64)(__u16)~checksum + difference);
+	return ~fold_word((__u16)~checksum + difference);
 }
 
 /* RFC 768 and RFC 3828: a computed checksum of zero is sent as all ones. */

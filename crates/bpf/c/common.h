@@ -70,7 +70,7 @@ struct ipv4_header {
 struct ipv6_address {
 	__be64 hi;
 	__be64 lo;
-} __attribute__((packed, aligned(4)));
+};
 
 /* RFC 8200 section 3. */
 struct ipv6_header {
@@ -337,6 +337,13 @@ struct packet {
 	/* Octets of transport payload per segment of a super-packet; 0: an ordinary packet. */
 	__u32 gso_size;
 };
+
+/* A number that is below `limit`, a power of two: verifiers forget that of one that was on the stack. */
+always_inline __u32 bounded(__u32 number, __u32 limit)
+{
+	asm volatile("" : "+r"(number));
+	return number & (limit - 1);
+}
 
 /* Bounds the offset of a header: more than the 128 octets that programs look at. */
 #define HEADERS_MASK 0xff

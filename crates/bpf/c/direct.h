@@ -28,17 +28,16 @@ always_inline int read_flow(struct __sk_buff *skb, int is_v4, struct route_key *
 	__u32 header_len = is_v4 ? IPV4_LEN : IPV6_LEN;
 	struct packet p = {};
 
-	if (!reach(skb, &p, header_len + sizeof(key->ports)) || !read_route_key(&p, is_v4, config.tun_ifindex, key))
+	if (!reach(skb, &p, header_len + sizeof(__u32)) || !read_route_key(&p, is_v4, config.tun_ifindex, key))
 		return 0;
 	const struct ipv4_header *v4 = p.data;
 	const struct ipv6_header *v6 = p.data;
 	int is_fragment = is_v4 && v4->fragment & bpf_htons(IPV4_MF | IPV4_OFFSET);
 	if (is_v4 && v4->version_ihl != 0x45)
 		return 0;
-	key->protocol = is_v4 ? v4->protocol : v6->next_header;
+	__u32 protocol = is_v4 ? v4->protocol : v6->next_header;
 	const __u32 *ports = octets_at(&p, header_len, sizeof(*ports));
-	if (ports && !is_fragment && begins_with_ports(key->protocol))
-		key->ports = *ports;
+	key->flow = flow(protocol, ports && !is_fragment && begins_with_ports(protocol) ? *ports : 0);
 	return 1;
 }
 
@@ -73,7 +72,7 @@ __noinline int forward(struct __sk_buff *skb)
 
 	if (!skb->mark && (is_v4 ? read_flow(skb, 1, &key) : read_flow(skb, 0, &key))) {
 		if (skb->gso_size)
-			len = segment_len(skb, is_v4 ? IPV4_LEN : IPV6_LEN, key.protocol);
+			len = segment_len(skb, is_v4 ? IPV4_LEN : IPV6_LEN, key.flow >> 32);
 		const struct way *way = way_of(skb, &key);
 		if (len && way && way->verdict == GO_ON && len <= way->mtu)
 			return bpf_redirect_neigh(way->ifindex, (void *)&way->hop.neighbour,

@@ -28,11 +28,15 @@ struct identification_range {
 	__u32 next;
 	__u32 left;
 };
+/* In one value, since each value for each processor takes one more load, of its address. */
+struct identification_ranges {
+	struct identification_range by_ends[1 << ENDS_BITS];
+};
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1 << ENDS_BITS);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct identification_range);
+	__type(value, struct identification_ranges);
 } own_identifications SEC(".maps");
 
 /* A processor takes so many. It uses none after so many others were taken: they would repeat too soon. */
@@ -57,12 +61,13 @@ always_inline __u64 ends_hash(__u32 src, __u32 dst, __u8 protocol)
 always_inline __u16 next_identification(__u32 src, __u32 dst, __u8 protocol, __u32 segments)
 {
 	__u64 hash = ends_hash(src, dst, protocol);
-	__u32 place = hash >> (64 - ENDS_BITS);
-	struct identification_range *own = bpf_map_lookup_elem(&own_identifications, &place);
+	__u32 zero = 0, place = hash >> (64 - ENDS_BITS);
+	struct identification_ranges *ranges = bpf_map_lookup_elem(&own_identifications, &zero);
 	__u32 *taken = bpf_map_lookup_elem(&identifications, &place);
 
-	if (!own || !taken)
+	if (!ranges || !taken)
 		return hash;
+	struct identification_range *own = &ranges->by_ends[bounded(place, 1 << ENDS_BITS)];
 	if (own->left < segments || *(volatile __u32 *)taken - own->next > IDENTIFICATIONS_APART) {
 		own->left = segments + IDENTIFICATIONS_AT_ONCE - 1;
 		own->next = __sync_fetch_and_add(taken, own->left);
@@ -86,11 +91,13 @@ always_inline verdict keep_behind_cut(__u32 src, __u32 dst, __u8 protocol, verdi
 
 	if (!last || (v != GO_ON && v != PASS_ON(FW_PASS_NEEDS_FRAGMENTS)))
 		return v;
-	__u32 now = bpf_ktime_get_coarse_ns() >> CUT_SHIFT;
 	__u64 seen = *(volatile __u64 *)last;
+	if (v == GO_ON && (!seen || seen >> 32 != (__u32)hash))
+		return v;
+	__u32 now = bpf_ktime_get_coarse_ns() >> CUT_SHIFT;
 	if (v != GO_ON)
 		*(volatile __u64 *)last = hash << 32 | now;
-	else if (seen && seen >> 32 == (__u32)hash && now - (__u32)seen < CUT_LATELY)
+	else if (now - (__u32)seen < CUT_LATELY)
 		return PASS_ON(FW_PASS_NEEDS_FRAGMENTS);
 	return v;
 }

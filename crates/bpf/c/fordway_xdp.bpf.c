@@ -6,6 +6,8 @@
  */
 #include "frame_xdp.h"
 
+#define ONE_FUNCTION
+
 #include "outcome.h"
 #include "pair.h"
 #include "xdp.h"

@@ -21,7 +21,7 @@ struct {
 struct hop {
 	__u8 macs[12];
 	__u8 reserved[4];
-};
+} __attribute__((aligned(8)));
 
 always_inline void note_hop(struct hop *hop, const struct bpf_fib_lookup *fib)
 {

@@ -36,6 +36,9 @@ always_inline void read_v4(const struct ipv4_header *ip, struct fields *fields)
 always_inline __u32 illegal_v4(__u32 address)
 {
 	__u8 first = address >> 24;
+	/* Most are none of these. */
+	if (first != 0 && first < 224 && first != 127 && first != 169)
+		return 0;
 	if (address == 0xffffffff)
 		return FW_DROP_BROADCAST;
 	if (first == 127)

@@ -36,18 +36,49 @@ struct pair {
 	};
 };
 
-#define PAIRS_BITS 12
-
-/* Direct mapped. */
+/* Direct mapped, 1 << FW_PAIRS_BITS for each processor: the loader sets the size. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1 << PAIRS_BITS);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct pair);
 } pairs SEC(".maps");
 
+/* A device's own link-layer address. */
+struct own_mac {
+	struct asked asked;
+	__u64 mac;
+	__u32 ifindex;
+	/* The program is at this device. */
+	__u32 is_known;
+};
+
+#define OWN_MACS 8
+
+/*
+ * What is close at hand. A pair is kept from its second packet on: where there are many more pairs than places, none would be
+ * found again, and to read and write a place that is in no near cache costs more than to make the pair.
+ */
+struct at_hand {
+	/* The clock's tick, and the time then: to ask for the time costs much of what a packet does. */
+	__u64 tick;
+	__u64 now;
+	/* By place, a part of the hash of the pair that was there last. */
+	__u16 last[1 << FW_PAIRS_BITS];
+	struct own_mac macs[OWN_MACS];
+	/* The pair of the packet at work, if it is not kept. */
+	struct pair pair;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct at_hand);
+} at_hand SEC(".maps");
+
 /* Maps both addresses of a pair, as the core does for anything but ICMP errors. */
-always_inline verdict map_pair(int to_v6, struct pair *pair)
+always_inline verdict map_pair(int to_v6, const struct route_key *key, struct pair *pair)
 {
 	verdict v;
 
@@ -56,24 +87,24 @@ always_inline verdict map_pair(int to_v6, struct pair *pair)
 		return PASS_ON(FW_PASS_SESSION);
 	if (to_v6) {
 		struct halves src = {}, dst = {};
-		__be32 from = pair->key.address[0], to = pair->key.address[0] >> 32;
+		__be32 from = key->address[0], to = key->address[0] >> 32;
 		v = map_addresses_v4(bpf_ntohl(from), bpf_ntohl(to), 0, HOOK_XDP, 0, &src, &dst);
 		to_wire(src, &pair->v6.src);
 		to_wire(dst, &pair->v6.dst);
-		pair->difference = sum_difference((__u64)from + to,
-						  sum_address_v6(&pair->v6.src) + sum_address_v6(&pair->v6.dst));
+		pair->difference = addresses_difference((__u64)from + to, sum_address_v6(&pair->v6.src) +
+									  sum_address_v6(&pair->v6.dst));
 		return v;
 	}
 	struct mapped_v6 mapped = {};
-	struct ipv6_address from = { pair->key.address[0], pair->key.address[1] };
-	struct ipv6_address to = { pair->key.address[2], pair->key.address[3] };
+	struct ipv6_address from = { key->address[0], key->address[1] };
+	struct ipv6_address to = { key->address[2], key->address[3] };
 	v = map_addresses_v6(to_halves(&from), to_halves(&to), 0, HOOK_XDP, &mapped);
 	if (v == GO_ON && hairpins(mapped.dst, mapped.dst_via))
 		v = PASS_ON(FW_PASS_HAIRPIN);
 	pair->v4.src = bpf_htonl(mapped.src);
 	pair->v4.dst = bpf_htonl(mapped.dst);
-	pair->difference = sum_difference(sum_address_v6(&from) + sum_address_v6(&to),
-					  (__u64)pair->v4.src + pair->v4.dst);
+	pair->difference = addresses_difference(sum_address_v6(&from) + sum_address_v6(&to),
+						(__u64)pair->v4.src + pair->v4.dst);
 	return v;
 }
 
@@ -86,15 +117,43 @@ always_inline void join(struct asked *asked, const struct asked *other)
 		asked->generation = 0;
 }
 
-/* Fills in everything but the key. */
-always_inline void find_pair(struct xdp_md *ctx, int to_v6, struct pair *pair)
+/* As bpf_ktime_get_coarse_ns(); of a tick's first packet, which may be a moment before the clock follows, the tick before. */
+always_inline __u64 time_of(struct at_hand *hand)
 {
-	__u32 device = pair->key.ifindex;
-	const __u64 *mac = bpf_map_lookup_elem(&macs, &device);
-	struct route_key key = pair->key;
-	const struct route *route = mac ? route_of(ctx, &key) : 0;
+	__u64 tick = bpf_jiffies64();
 
-	pair->mac = mac ? *mac : 0;
+	if (hand->tick != tick) {
+		hand->now = bpf_ktime_get_coarse_ns();
+		hand->tick = tick;
+	}
+	return hand->now;
+}
+
+always_inline const struct own_mac *mac_of(struct at_hand *hand, __u32 device, const struct news *news)
+{
+	struct own_mac *own = &hand->macs[bounded(device, OWN_MACS)];
+
+	if (own->ifindex == device && is_current(&own->asked, news))
+		return own;
+	const __u64 *mac = bpf_map_lookup_elem(&macs, &device);
+	own->ifindex = device;
+	own->is_known = mac != 0;
+	own->mac = mac ? *mac : 0;
+	own->asked.at = news->now;
+	own->asked.generation = news->generation;
+	return own;
+}
+
+/* Fills in everything but the key. */
+always_inline void find_pair(struct xdp_md *ctx, int to_v6, struct at_hand *hand, const struct news *news,
+			     const struct route_key *arrived, struct pair *pair)
+{
+	__u32 device = ifindex_of(arrived);
+	__u8 tos = traffic_class(tos_of(arrived));
+	const struct own_mac *own = mac_of(hand, device, news);
+	const struct route *route = own->is_known ? route_of(ctx, arrived, news) : 0;
+
+	pair->mac = own->mac;
 	pair->way.verdict = UNMATCHED;
 	__builtin_memset(&pair->asked, 0, sizeof(pair->asked));
 	if (!route)
@@ -102,15 +161,14 @@ always_inline void find_pair(struct xdp_md *ctx, int to_v6, struct pair *pair)
 	pair->asked = route->asked;
 	if (!route->way.is_ours)
 		return;
-	verdict v = map_pair(to_v6, pair);
+	verdict v = map_pair(to_v6, arrived, pair);
 	if (v != GO_ON) {
 		pair->way.verdict = v;
 		return;
 	}
-	__u8 tos = traffic_class(key.tos);
-	key = to_v6 ? route_key_v6(device, tos, &pair->v6.src, &pair->v6.dst)
-		    : route_key_v4(device, tos, pair->v4.src, pair->v4.dst);
-	route = route_of(ctx, &key);
+	struct route_key key = to_v6 ? route_key_v6(device, tos, &pair->v6.src, &pair->v6.dst)
+				     : route_key_v4(device, tos, pair->v4.src, pair->v4.dst);
+	route = route_of(ctx, &key, news);
 	pair->way.verdict = PASS_ON(FW_PASS_NO_ROUTE);
 	if (!route)
 		return;
@@ -125,13 +183,24 @@ always_inline const struct pair *pair_of(struct xdp_md *ctx, const struct packet
 
 	if (!read_route_key(p, to_v6, ctx->ingress_ifindex, &key))
 		return 0;
-	struct news news = read_news();
-	__u32 place = route_hash(&key, PAIRS_BITS);
-	struct pair *pair = bpf_map_lookup_elem(&pairs, &place);
-	if (!pair || (is_current(&pair->asked, &news) && is_same_route(&pair->key, &key)))
-		return pair;
-	pair->key = key;
-	find_pair(ctx, to_v6, pair);
+	__u64 hash = route_hash(&key);
+	__u32 zero = 0, place = hash >> (64 - FW_PAIRS_BITS);
+	__u16 mark = hash >> (64 - FW_PAIRS_BITS - 16);
+	struct at_hand *hand = bpf_map_lookup_elem(&at_hand, &zero);
+	if (!hand)
+		return 0;
+	struct news news = read_news(time_of(hand));
+	__u16 *last = &hand->last[bounded(place, 1 << FW_PAIRS_BITS)];
+	struct pair *pair = &hand->pair;
+	if (*last == mark) {
+		place |= bpf_get_smp_processor_id() << FW_PAIRS_BITS;
+		pair = bpf_map_lookup_elem(&pairs, &place);
+		if (!pair || (is_current(&pair->asked, &news) && is_same_route(&pair->key, &key)))
+			return pair;
+		pair->key = key;
+	}
+	*last = mark;
+	find_pair(ctx, to_v6, hand, &news, &key, pair);
 	return pair;
 }
 

@@ -17,29 +17,38 @@ struct {
 	__type(value, struct route);
 } routes SEC(".maps");
 
-always_inline struct route *place_of(const struct route_key *key)
+always_inline struct route *place_of(__u64 hash)
 {
-	__u32 place = bpf_get_smp_processor_id() << config.routes_bits | route_hash(key, config.routes_bits);
+	__u32 bits = config.routes_bits, place = bpf_get_smp_processor_id() << bits | hash >> (64 - bits);
 
 	return bpf_map_lookup_elem(&routes, &place);
 }
+
+/* Where functions share the stack: memory is read again from here on, instead of a second copy in spilled registers. */
+#ifdef ONE_FUNCTION
+#define READ_AGAIN(memory)
+#else
+#define READ_AGAIN(memory) asm volatile("" : : "r"(memory) : "memory")
+#endif
 
 /* The place of a key's answer; 0: out of memory. `found`: it is there, and good. If it is not, the key is written already. A
  * function of its own, so that the copy of the key is off the stack before the kernel is asked. */
 always_inline struct route *find_place(const struct route_key *key, const struct news *news, int *found)
 {
 	struct route_key known = *key;
-	int is_cell = share(&known, news);
+	__u64 hash = 0;
+	int is_cell = share(&known, news, &hash);
 
-	/* Read again from here on, instead of a second copy in spilled registers. */
-	asm volatile("" : : "r"(&known) : "memory");
-	struct route *route = place_of(&known);
-	asm volatile("" : : "r"(&known) : "memory");
+	/* Not made again below, of words that would be spilled for it. */
+	asm volatile("" : "+r"(hash));
+	READ_AGAIN(&known);
+	struct route *route = place_of(is_cell ? hash : route_hash(&known));
+	READ_AGAIN(&known);
 	int is_known = route && is_current(&route->asked, news) && is_same_route(&route->key, &known);
 
 	if (is_known && is_cell && route->way.by_host) {
 		leave_cell(&known, key);
-		route = place_of(&known);
+		route = place_of(route_hash(&known));
 		is_known = route && is_current(&route->asked, news) && is_same_route(&route->key, &known);
 	}
 	if (route && !is_known)
@@ -49,22 +58,22 @@ always_inline struct route *find_place(const struct route_key *key, const struct
 }
 
 /* What the kernel does with packets with this key, from the cache or asked now; 0: out of memory. */
-always_inline const struct route *route_of(FRAME *frame, const struct route_key *key)
+always_inline const struct route *route_of(FRAME *frame, const struct route_key *key, const struct news *news)
 {
 	int found;
-	struct news news = read_news();
-	struct route *route = find_place(key, &news, &found);
+	struct route *route = find_place(key, news, &found);
 
 	if (!route || found)
 		return route;
-	route->asked.at = news.now;
-	route->asked.generation = ask_routing(frame, key, &route->way) ? news.generation : 0;
+	route->asked.at = news->now;
+	route->asked.generation = ask_routing(frame, key, &route->way) ? news->generation : 0;
 	return route;
 }
 
 always_inline const struct way *way_of(FRAME *frame, const struct route_key *key)
 {
-	const struct route *route = route_of(frame, key);
+	struct news news = read_news(bpf_ktime_get_coarse_ns());
+	const struct route *route = route_of(frame, key, &news);
 
 	return route ? &route->way : 0;
 }

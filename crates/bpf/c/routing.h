@@ -17,15 +17,39 @@
 struct route_key {
 	/* Source and destination as in the packet; of IPv4 both are in the first word. */
 	__u64 address[4];
-	/* The device where the packet arrived. */
-	__u32 ifindex;
-	__u16 family;
-	/* Type of Service or Traffic Class. */
-	__u16 tos;
-	/* Source and destination port as in the packet, and protocol: 0, but for direct forwarding (direct.h). */
-	__u32 ports;
-	__u32 protocol;
+	/* arrival(). */
+	__u64 arrival;
+	/* flow(): 0, but for direct forwarding (direct.h). */
+	__u64 flow;
 };
+
+/* Where and as what a packet arrived: the device, AF_INET or AF_INET6, and Type of Service or Traffic Class. In one word, as
+ * processors wait to load a word that was just stored in parts. */
+always_inline __u64 arrival(__u32 ifindex, __u16 family, __u8 tos)
+{
+	return ifindex | (__u64)family << 32 | (__u64)tos << 48;
+}
+
+always_inline __u32 ifindex_of(const struct route_key *key)
+{
+	return key->arrival;
+}
+
+always_inline __u16 family_of(const struct route_key *key)
+{
+	return key->arrival >> 32;
+}
+
+always_inline __u8 tos_of(const struct route_key *key)
+{
+	return key->arrival >> 48;
+}
+
+/* The protocol, and source and destination port as in the packet. */
+always_inline __u64 flow(__u32 protocol, __u32 ports)
+{
+	return (__u64)protocol << 32 | ports;
+}
 
 /* Where the kernel sends such packets. */
 struct way {
@@ -76,14 +100,14 @@ struct news {
 
 always_inline struct route_key route_key_v4(__u32 ifindex, __u8 tos, __be32 src, __be32 dst)
 {
-	struct route_key key = { { src | (__u64)dst << 32 }, ifindex, AF_INET, tos, 0, 0 };
+	struct route_key key = { { src | (__u64)dst << 32 }, arrival(ifindex, AF_INET, tos), 0 };
 	return key;
 }
 
 always_inline struct route_key route_key_v6(__u32 ifindex, __u8 tos, const struct ipv6_address *src,
 					    const struct ipv6_address *dst)
 {
-	struct route_key key = { { src->hi, src->lo, dst->hi, dst->lo }, ifindex, AF_INET6, tos, 0, 0 };
+	struct route_key key = { { src->hi, src->lo, dst->hi, dst->lo }, arrival(ifindex, AF_INET6, tos), 0 };
 	return key;
 }
 
@@ -105,23 +129,29 @@ always_inline int read_route_key(const struct packet *p, int to_v6, __u32 ifinde
 	return 1;
 }
 
-/* In the place of a key's protocol, because the first address of a cell is an address as well. */
-#define CELL 0x100
+/* In the place of a key's flow, because the first address of a cell is an address as well. */
+#define CELL flow(0x100, 0)
 
 #define CELL6_BITS bpf_cpu_to_be64(~0ull << (128 - FW_CELL6))
 
-/* Whether longer prefixes than a cell may be routed in the cell of a destination. fordway-bpf's routing.rs has the same hash. */
-always_inline int is_fine(const struct fw_routing *routing, __u64 hi, __u64 lo)
+/* Of a cell. The upper bits depend on all the lower ones. fordway-bpf's routing.rs has the same hash. */
+always_inline __u64 cell_hash(__u64 hi, __u64 lo)
 {
-	__u64 hash = (hi * 0x9e3779b97f4a7c15ull ^ lo * 0xc2b2ae3d27d4eb4full) * 0x165667b19e3779f9ull >> (64 - FW_FINE_BITS);
-
-	return READ_ONCE(routing->fine[hash >> 6]) >> (hash & 63) & 1;
+	return (hi * 0x9e3779b97f4a7c15ull ^ lo * 0xc2b2ae3d27d4eb4full) * 0x165667b19e3779f9ull;
 }
 
-always_inline struct news read_news(void)
+/* Whether longer prefixes than a cell may be routed in the cell with this hash. */
+always_inline int is_fine(const struct fw_routing *routing, __u64 hash)
+{
+	__u64 bit = hash >> (64 - FW_FINE_BITS);
+
+	return READ_ONCE(routing->fine[bit >> 6]) >> (bit & 63) & 1;
+}
+
+always_inline struct news read_news(__u64 now)
 {
 	__u32 zero = 0;
-	struct news news = { .now = bpf_ktime_get_coarse_ns() };
+	struct news news = { .now = now };
 	const struct fw_routing *found = bpf_map_lookup_elem(&routing, &zero);
 
 	if (!found || news.now >= READ_ONCE(found->until))
@@ -134,39 +164,37 @@ always_inline struct news read_news(void)
 }
 
 /* Takes of a key what the kernel does not look at, and of its destination what others of its cell share. Whether it is a cell's
- * then. */
-always_inline int share(struct route_key *key, const struct news *news)
+ * then, with this hash. */
+always_inline int share(struct route_key *key, const struct news *news, __u64 *hash)
 {
 	const struct fw_routing *routing = news->by_destination;
 	int is_cell;
 
 	if (!routing)
 		return 0;
-	key->ports = 0;
-	key->protocol = 0;
-	if (key->family == AF_INET) {
+	if (family_of(key) == AF_INET) {
 		__u32 to = key->address[0] >> 32, cell = to & bpf_htonl(~0u << (32 - FW_CELL4));
 
-		is_cell = !is_fine(routing, cell, 0);
+		*hash = cell_hash(cell, 0);
+		is_cell = !is_fine(routing, *hash);
 		key->address[0] = (__u64)(is_cell ? cell : to) << 32;
-		key->protocol = is_cell ? CELL : 0;
-		return is_cell;
+	} else {
+		key->address[0] = 0;
+		key->address[1] = 0;
+		*hash = cell_hash(key->address[2], key->address[3] & CELL6_BITS);
+		is_cell = !is_fine(routing, *hash);
+		if (is_cell)
+			key->address[3] &= CELL6_BITS;
 	}
-	key->address[0] = 0;
-	key->address[1] = 0;
-	is_cell = !is_fine(routing, key->address[2], key->address[3] & CELL6_BITS);
-	if (is_cell) {
-		key->address[3] &= CELL6_BITS;
-		key->protocol = CELL;
-	}
+	key->flow = is_cell ? CELL : 0;
 	return is_cell;
 }
 
 /* Gives a cell's key the destination of `whole` again. */
 always_inline void leave_cell(struct route_key *key, const struct route_key *whole)
 {
-	key->protocol = 0;
-	if (key->family == AF_INET)
+	key->flow = 0;
+	if (family_of(key) == AF_INET)
 		key->address[0] = whole->address[0] >> 32 << 32;
 	else
 		key->address[3] = whole->address[3];
@@ -181,18 +209,17 @@ always_inline int is_current(const struct asked *asked, const struct news *news)
 
 always_inline int is_same_route(const struct route_key *a, const struct route_key *b)
 {
-	return ((a->address[0] ^ b->address[0]) | (a->address[1] ^ b->address[1]) | (a->address[2] ^ b->address[2]) |
-		(a->address[3] ^ b->address[3]) | (a->ifindex ^ b->ifindex) | (a->family ^ b->family) |
-		(a->tos ^ b->tos) | (a->ports ^ b->ports) | (a->protocol ^ b->protocol)) == 0;
+	return a->address[3] == b->address[3] && a->address[2] == b->address[2] && a->address[1] == b->address[1] &&
+	       a->address[0] == b->address[0] && a->arrival == b->arrival && a->flow == b->flow;
 }
 
-/* A hash of `bits` bits. Multiplicative: the upper bits depend on all the lower ones. */
-always_inline __u32 route_hash(const struct route_key *key, __u32 bits)
+/* The upper bits depend on all the lower ones. */
+always_inline __u64 route_hash(const struct route_key *key)
 {
 	__u64 mixed = key->address[0] * 0x9e3779b97f4a7c15ull ^ key->address[1] * 0xc2b2ae3d27d4eb4full ^
 		      key->address[2] * 0x165667b19e3779f9ull ^ key->address[3] * 0xd6e8feb86659fd93ull ^
-		      ((__u64)key->protocol << 32 | key->ports) * 0xff51afd7ed558ccdull;
-	return (mixed ^ mixed >> 32) * 0x9e3779b97f4a7c15ull >> (64 - bits);
+		      key->flow * 0xff51afd7ed558ccdull;
+	return (mixed ^ mixed >> 32) * 0x9e3779b97f4a7c15ull;
 }
 
 /* Whether a device takes redirected frames: each kind of frame has its own answer. A translator's interface never does,
@@ -204,9 +231,9 @@ always_inline int has_gateway(const struct bpf_fib_lookup *fib, const struct rou
 {
 	__u64 to[2];
 
-	if (fib->family != key->family)
+	if (fib->family != family_of(key))
 		return 1;
-	if (key->family == AF_INET)
+	if (family_of(key) == AF_INET)
 		return fib->ipv4_dst != (__u32)(key->address[0] >> 32);
 	__builtin_memcpy(to, fib->ipv6_dst, sizeof(to));
 	return ((to[0] ^ key->address[2]) | (to[1] ^ key->address[3])) != 0;
@@ -216,21 +243,21 @@ always_inline int has_gateway(const struct bpf_fib_lookup *fib, const struct rou
 always_inline int ask_routing(FRAME *frame, const struct route_key *key, struct way *way)
 {
 	struct bpf_fib_lookup fib = {
-		.family = key->family,
-		.l4_protocol = key->protocol,
-		.sport = key->ports,
-		.dport = key->ports >> 16,
-		.ifindex = key->ifindex,
+		.family = family_of(key),
+		.l4_protocol = key->flow >> 32,
+		.sport = key->flow,
+		.dport = key->flow >> 16,
+		.ifindex = ifindex_of(key),
 	};
 
 	/* Not 0, so that the kernel says the MTU of the route, and does not look at the length of this packet. */
 	fib.tot_len = 1;
-	if (key->family == AF_INET) {
-		fib.tos = key->tos;
+	if (family_of(key) == AF_INET) {
+		fib.tos = tos_of(key);
 		fib.ipv4_src = key->address[0];
 		fib.ipv4_dst = key->address[0] >> 32;
 	} else {
-		fib.flowinfo = bpf_htonl((__u32)key->tos << 20);
+		fib.flowinfo = bpf_htonl((__u32)tos_of(key) << 20);
 		__builtin_memcpy(fib.ipv6_src, &key->address[0], 16);
 		__builtin_memcpy(fib.ipv6_dst, &key->address[2], 16);
 	}

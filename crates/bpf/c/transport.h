@@ -265,7 +265,7 @@ always_inline void finish_transport(int hook, struct sums sums, struct plan *pla
 {
 	/* Stateless translation at XDP has it from the pair of hosts. */
 	if (hook != HOOK_XDP)
-		plan->difference = sum_difference(sums.old, sums.new);
+		plan->difference = addresses_difference(sums.old, sums.new);
 	if (plan->checksum_mode != CHECKSUM_WRITE)
 		return;
 	__u32 difference = plan->difference;

@@ -51,18 +51,22 @@ always_inline __u64 mac_number(const __u8 *mac)
 always_inline int is_for_us(const struct xdp_md *ctx, const struct ethernet_header *ethernet, __u64 mac,
 			    struct fw_counters *c)
 {
-	struct fw_virtual_mac key = { .mac = mac_number(ethernet->dst), .ifindex = ctx->ingress_ifindex };
+	__u64 to = mac_number(ethernet->dst);
 
-	if (key.mac == mac)
+	if (to == mac)
 		return 1;
 	/* A group address. */
 	if (ethernet->dst[0] & 1)
 		return 0;
+	struct fw_virtual_mac key = { .mac = to, .ifindex = ctx->ingress_ifindex };
 	if (bpf_map_lookup_elem(&virtual_macs, &key))
 		return 1;
 	c->elsewhere++;
 	return 0;
 }
+
+typedef __u64 __attribute__((may_alias)) any_u64;
+typedef __u32 __attribute__((may_alias)) any_u32;
 
 /* Corrects the transport header in the frame as it arrived, where all offsets are within REACH. */
 always_inline verdict correct(const struct packet *p, int hook, const struct plan *plan)
@@ -99,6 +103,18 @@ always_inline verdict correct(const struct packet *p, int hook, const struct pla
 	return GO_ON;
 }
 
+/* Copies `len` octets, a constant and a multiple of 4. A built-in copy to a frame, which may be anywhere, is one of octets. */
+always_inline void write_words(void *to, const void *from, __u32 len)
+{
+	__u32 at = 0;
+
+#pragma unroll
+	for (; at + 8 <= len; at += 8)
+		*(any_u64 *)(to + at) = *(const any_u64 *)(from + at);
+	if (len & 4)
+		*(any_u32 *)(to + at) = *(const any_u32 *)(from + at);
+}
+
 /* Whether the translated packet may leave by the way. */
 always_inline int fits(const struct plan *plan, const struct way *way)
 {
@@ -120,21 +136,21 @@ always_inline verdict carry_out(struct xdp_md *ctx, const struct packet *p, int 
 	void *end = (void *)(long)ctx->data_end;
 	if ((void *)(ethernet + 1) > end)
 		return DROP(FW_DROP_NO_HEADROOM);
-	__builtin_memcpy(ethernet, way->hop.macs, 12);
+	write_words(ethernet, way->hop.macs, sizeof(way->hop.macs));
 	ethernet->type = bpf_htons(to_v6 ? ETH_P_IPV6 : ETH_P_IP);
 	void *front = ethernet + 1;
 	if (to_v6 && plan->new_len == IPV6_LEN + FRAGMENT_LEN) {
 		if (front + IPV6_LEN + FRAGMENT_LEN > end)
 			return DROP(FW_DROP_NO_HEADROOM);
-		__builtin_memcpy(front, plan->front, IPV6_LEN + FRAGMENT_LEN);
+		write_words(front, plan->front, IPV6_LEN + FRAGMENT_LEN);
 	} else if (to_v6) {
 		if (front + IPV6_LEN > end)
 			return DROP(FW_DROP_NO_HEADROOM);
-		__builtin_memcpy(front, plan->front, IPV6_LEN);
+		write_words(front, plan->front, IPV6_LEN);
 	} else {
 		if (front + IPV4_LEN > end)
 			return DROP(FW_DROP_NO_HEADROOM);
-		__builtin_memcpy(front, plan->front, IPV4_LEN);
+		write_words(front, plan->front, IPV4_LEN);
 	}
 	return GO_ON;
 }

@@ -28,6 +28,8 @@ pub(crate) const CELL6: u8 = 96;
 pub(crate) const FINE_BITS: u32 = 16;
 /// Words of the bits by this hash.
 pub(crate) const FINE_WORDS: usize = 1 << FINE_BITS >> 6;
+/// Pairs of hosts that stateless translation at XDP keeps for each processor, as a power of two.
+pub(crate) const PAIRS_BITS: u8 = 12;
 
 /// The most shards of a cluster.
 pub(crate) const MAX_SHARDS: usize = 1024;

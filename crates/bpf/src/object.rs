@@ -12,7 +12,7 @@ use libbpf_rs::{
 };
 
 use crate::abi::{
-    Abi, FwConfig, FwEamKey4, FwEamKey6, FwNat64Config, FwSoftwireConfig, FwVirtualMac,
+    Abi, FwConfig, FwEamKey4, FwEamKey6, FwNat64Config, FwSoftwireConfig, FwVirtualMac, PAIRS_BITS,
 };
 use crate::capture::captured;
 use crate::convert::fw_eam;
@@ -199,14 +199,14 @@ fn set_maps(object: &mut OpenObject, request: Request<'_>) -> libbpf_rs::Result<
                 map.set_autocreate(false)?;
             }
             "pods" => request.pods.map_or(Ok(()), |pods| map.reuse_fd(pods))?,
-            "routes" | "pairs" | ROUTING
+            "routes" | "pairs" | "at_hand" | ROUTING
                 if request.programs.iter().all(|program| !program.is_in_front()) =>
             {
                 map.set_autocreate(false)?;
             }
-            "routes" => {
-                let processors = libbpf_rs::num_possible_cpus()? as u32;
-                map.set_max_entries(processors << request.config.routes_bits)?;
+            "routes" | "pairs" => {
+                let bits = if name == "routes" { request.config.routes_bits } else { PAIRS_BITS };
+                map.set_max_entries((libbpf_rs::num_possible_cpus()? as u32) << bits)?;
             }
             ROUTING => request.routing.map_or(Ok(()), |routing| map.reuse_fd(routing))?,
             "trace" => match request.trace {

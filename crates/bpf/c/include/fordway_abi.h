@@ -293,6 +293,9 @@ _Static_assert(sizeof(struct fw_counters) == 48 + 1024 + 256 + 56 + 48 + 32, "fw
 #define FW_FINE_WORDS 1024
 _Static_assert(FW_FINE_WORDS * 64 == 1 << FW_FINE_BITS, "a bit for each hash");
 
+/* Pairs of hosts that stateless translation at XDP keeps for each processor, as a power of two. */
+#define FW_PAIRS_BITS 12
+
 /* The only entry of the array `routing`: what the daemon hears of the kernel's routing. */
 struct fw_routing {
 	/* Another number after each change of routes, rules, neighbours, addresses or devices. Never 0. */

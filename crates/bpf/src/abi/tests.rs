@@ -253,6 +253,7 @@ fn numbers_are_as_in_the_header() {
         ("FW_CELL6", CELL6.into()),
         ("FW_FINE_BITS", FINE_BITS as usize),
         ("FW_FINE_WORDS", FINE_WORDS),
+        ("FW_PAIRS_BITS", PAIRS_BITS.into()),
         ("FW_LEFT_PORTS", LEFT_PORTS),
         ("FW_NAT64_LAYOUT", layout::LAYOUT as usize),
         ("FW_NAT64_LAYOUT_PERMISSIONS", layout::LAYOUT_PERMISSIONS as usize),

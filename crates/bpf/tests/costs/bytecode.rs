@@ -54,7 +54,7 @@ const ARGUMENTS: u16 = 0b11_1110;
 const FOUR: [i32; 5] = [2, 26, 50, 69, 152];
 const THREE: [i32; 5] = [31, 38, 43, 51, 131];
 const TWO: [i32; 6] = [1, 3, 23, 39, 44, 132];
-const NONE: [i32; 4] = [5, 8, 125, 160];
+const NONE: [i32; 5] = [5, 8, 118, 125, 160];
 /// The frame pointer, and how many octets below it a function may have at most.
 const FRAME: u8 = 10;
 const STACK: i16 = 512;

@@ -52,7 +52,9 @@ fn share_little(rows: &[Row]) {
     for row in rows {
         let is_new = row.path.contains("new");
         let lines = |scope| row.lines.get(&scope).copied().unwrap_or(0);
-        assert_eq!(lines(Scope::All), 0, "{row:?}");
+        // IPv4 identifications are taken by many at once, for addresses that had none.
+        let takes = row.path.starts_with("SIIT v6>v4, first packet");
+        assert_eq!(lines(Scope::All), u64::from(takes), "{row:?}");
         assert_eq!(lines(Scope::Subscriber), u64::from(is_new), "{row:?}");
         // A session; of a new one also its mapping, and the three chains that both are in.
         let flow = if is_new { 5 } else { u64::from(row.path.contains("NAT64")) };

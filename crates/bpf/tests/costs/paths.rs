@@ -92,6 +92,32 @@ fn stateless(at: &'static str, program: Program, options: &TestOptions, visit: V
     if program != Program::Interface {
         path("not translated", Outcome::Unmatched, from_v6(HOST, ELSEWHERE, 4000, UDP, 0));
     }
+    if program == Program::Xdp {
+        first_packets(at, &mut loaded, visit);
+    }
+}
+
+/// The first packet between two hosts, each time, at XDP: pairs of hosts are kept from the second on.
+fn first_packets(at: &'static str, loaded: &mut Loaded, visit: Visit<'_>) {
+    type Made = Box<dyn Fn(u16) -> Vec<u8>>;
+    let server = |number: u16| SERVER.to_bits() + 1 + u32::from(number);
+    let to = move |number| {
+        Ipv6Addr::from_bits(SERVER6.to_bits() >> 32 << 32 | u128::from(server(number)))
+    };
+    let frames: [(_, Made); 2] = [
+        (
+            "SIIT v6>v4, first packet",
+            Box::new(move |number| from_v6(HOST, to(number), 4000, UDP, 0)),
+        ),
+        (
+            "SIIT v4>v6, first packet",
+            Box::new(move |number| from_v4(server(number).into(), ADDRESS, [53, 4000], UDP, 0)),
+        ),
+    ];
+    for (name, frame) in frames {
+        let path = Path { name, at, program: Program::Xdp, outcome: Outcome::Translated, frame };
+        visit(&path, loaded);
+    }
 }
 
 fn client(options: &TestOptions, visit: Visit<'_>) {

@@ -30,12 +30,13 @@ pub(crate) enum Scope {
 /// Maps that a program writes to, by the names that the kernel has of them (15 octets), and whose packets write to the same
 /// cache lines. What is not here may be written to by all. A processor's free list is in `nat64_free`, its
 /// remembered answers in `routes`.
-const SCOPES: [(&str, Scope); 13] = [
+const SCOPES: [(&str, Scope); 14] = [
     ("counters", Scope::Processor),
     ("works", Scope::Processor),
     ("snapped", Scope::Processor),
     ("own_identificat", Scope::Processor),
     ("pairs", Scope::Processor),
+    ("at_hand", Scope::Processor),
     ("routes", Scope::Processor),
     ("nat64_free", Scope::Processor),
     ("nat64_sessions", Scope::Flow),
