@@ -43,7 +43,6 @@ impl Replica {
         let view = nat.view(now, 0);
         self.grow(&view);
         self.tell_ended(tell);
-        let end = end_of(&view, Kind::Session).min(self.told.end(Kind::Session));
         let shards = Arc::clone(&self.shards);
         let words = shards.changed();
         let mut looked = 0;
@@ -56,6 +55,9 @@ impl Replica {
                 continue;
             }
             let bits = word.swap(0, AcqRel);
+            // Of entries that were made since the call began, too: whoever takes their bits looks at them.
+            self.grow(&view);
+            let end = end_of(&view, Kind::Session).min(self.told.end(Kind::Session));
             for first in (0..64).filter(|bit| bits >> bit & 1 != 0).map(|bit| place + bit) {
                 for entry in (first..end).step_by(words.len() * 64).filter(|entry| *entry != 0) {
                     looked += 1;

@@ -178,6 +178,29 @@ fn a_fresh_session_takes_the_place_of_all_that_an_entry_was() {
     assert_eq!(kinds(&told), expected);
 }
 
+/// A round takes note of them, in entries that were never used when it began.
+#[test]
+fn sessions_that_are_made_during_a_round_are_told() {
+    const LAST: u16 = 200;
+    let mut gateway = single(ALL);
+    let open = |nat: &Nat64, port| {
+        nat.from_v6(&Tuple { remote: (SERVER.0, port), ..udp(1, 4000) }, at(0), 0).unwrap();
+    };
+    open(&gateway.nat, 1);
+    let mut told = Vec::new();
+    let Gateway { nat, replica, .. } = &mut gateway;
+    let tell = &mut |change: Change<'_>| {
+        if told.is_empty() {
+            (2..=LAST).for_each(|port| open(nat, port));
+        }
+        told.push(owned(change));
+    };
+    assert!(replica.look_at_changed(nat, at(0), u32::MAX, tell).is_complete);
+    told.extend(gateway.changed(at(0)).0);
+    let sessions = kinds(&told).into_iter().filter(|kind| *kind == (3, true));
+    assert_eq!(sessions.count(), usize::from(LAST));
+}
+
 /// Its first session is in the entry, and has the key, of one that was told.
 #[test]
 fn a_round_finds_another_binding_at_the_same_address_and_port() {
