@@ -6,6 +6,7 @@
  */
 #include "frame_xdp.h"
 
+/* Headers inline what they have as functions elsewhere: here a call costs as much as what it does, and the stack suffices. */
 #define ONE_FUNCTION
 
 #include "outcome.h"

@@ -56,14 +56,15 @@ struct own_mac {
 #define OWN_MACS 8
 
 /*
- * What is close at hand. A pair is kept from its second packet on: where there are many more pairs than places, none would be
- * found again, and to read and write a place that is in no near cache costs more than to make the pair.
+ * What a processor needs for each packet, small enough for its nearest caches. A pair is kept from its second packet on: where
+ * there are many more pairs than places, none would be found again, and to read and write a place of `pairs`, which is in no near
+ * cache then, costs more than to make the pair.
  */
 struct at_hand {
 	/* The clock's tick, and the time then: to ask for the time costs much of what a packet does. */
 	__u64 tick;
 	__u64 now;
-	/* By place, a part of the hash of the pair that was there last. */
+	/* By place of `pairs`, 16 more bits of the hash of the last pair that belongs there. */
 	__u16 last[1 << FW_PAIRS_BITS];
 	struct own_mac macs[OWN_MACS];
 	/* The pair of the packet at work, if it is not kept. */
@@ -117,7 +118,8 @@ always_inline void join(struct asked *asked, const struct asked *other)
 		asked->generation = 0;
 }
 
-/* As bpf_ktime_get_coarse_ns(); of a tick's first packet, which may be a moment before the clock follows, the tick before. */
+/* As bpf_ktime_get_coarse_ns(). The kernel counts a tick a moment before it sets that clock: of a packet in between it is the
+ * time of the tick before, and remains that for the tick. */
 always_inline __u64 time_of(struct at_hand *hand)
 {
 	__u64 tick = bpf_jiffies64();

@@ -39,7 +39,7 @@ always_inline struct route *find_place(const struct route_key *key, const struct
 	__u64 hash = 0;
 	int is_cell = share(&known, news, &hash);
 
-	/* Not made again below, of words that would be spilled for it. */
+	/* So that it is not computed again below, from words that would have to be spilled until then. */
 	asm volatile("" : "+r"(hash));
 	READ_AGAIN(&known);
 	struct route *route = place_of(is_cell ? hash : route_hash(&known));
