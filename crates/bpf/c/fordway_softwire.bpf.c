@@ -65,11 +65,26 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 	return v;
 }
 
+/* From one client to another, IPv4 may be routed back (RFC 7596 section 6.2): it comes out of one tunnel and enters another. */
+always_inline int goes_round(const struct __sk_buff *skb)
+{
+	return skb->protocol == bpf_htons(ETH_P_IPV6) && is_back(skb);
+}
+
 /* Egress of the softwire's own interface: what was routed into it comes out of it. */
 SEC("tc")
 int fordway_softwire_interface(struct __sk_buff *skb)
 {
+	if (goes_round(skb))
+		return end_loop(skb, config.link_layer_len);
 	return arrive_from(skb, HOOK_INTERFACE, skb->ifindex);
+}
+
+/* The same of a client at its uplink, whose interface leads to the user engine alone. */
+SEC("tc")
+int fordway_softwire_uplink_interface(struct __sk_buff *skb)
+{
+	return goes_round(skb) ? end_loop(skb, 0) : TC_ACT_UNSPEC;
 }
 
 /* Egress of a client's uplink: what has its IPv4 address leaves in its tunnel. */

@@ -246,7 +246,14 @@ always_inline verdict handle(struct __sk_buff *skb, int to_v6, int hook)
 SEC("tc")
 int fordway_interface(struct __sk_buff *skb)
 {
-	return arrive_from(skb, HOOK_INTERFACE, skb->ifindex);
+	return is_back(skb) ? end_loop(skb, config.link_layer_len) : arrive_from(skb, HOOK_INTERFACE, skb->ifindex);
+}
+
+/* The same of a translator at an uplink, whose interface leads to the user engine alone. */
+SEC("tc")
+int fordway_uplink_interface(struct __sk_buff *skb)
+{
+	return is_back(skb) ? end_loop(skb, 0) : TC_ACT_UNSPEC;
 }
 
 /* Egress of the uplink: the host's IPv4 leaves as IPv6. */

@@ -110,6 +110,46 @@ always_inline int arrive_from(struct __sk_buff *skb, int hook, __u32 ifindex)
 	return VERDICT_KIND(v) == DROP(0) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
+/* Leaves a packet, whose header begins at octet `at`, one hop, so that the next router drops it and tells its sender. */
+always_inline long spend_hop_limit(struct __sk_buff *skb, __u32 at)
+{
+	__u32 ttl_at = at + offsetof(struct ipv4_header, ttl);
+	/* The IPv4 checksum covers it together with the octet behind it. */
+	union {
+		__u8 octets[2];
+		__be16 word;
+	} old, spent = { .octets = { 1 } };
+
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		return bpf_skb_store_bytes(skb, at + offsetof(struct ipv6_header, hop_limit), &spent, 1, BPF_F_RECOMPUTE_CSUM);
+	if (bpf_skb_load_bytes(skb, ttl_at, &old, 2))
+		return -1;
+	spent.octets[1] = old.octets[1];
+	return bpf_l3_csum_replace(skb, at + offsetof(struct ipv4_header, checksum), old.word, spent.word, 2) ||
+	       bpf_skb_store_bytes(skb, ttl_at, &spent, 1, 0);
+}
+
+/* At the interface's egress: whether a packet came out of the interface and was routed back into it. It would go round. */
+always_inline int is_back(const struct __sk_buff *skb)
+{
+	return skb->ingress_ifindex == skb->ifindex;
+}
+
+/* A packet that is back ends here. The kernel gets it with one hop left, and sends the error as for any other packet: an
+ * error of the user engine would be routed back as well. */
+__noinline int end_loop(struct __sk_buff *skb, __u32 link_layer_len)
+{
+	int to_v6 = skb->protocol == bpf_htons(ETH_P_IP);
+	struct journey journey = { .octets = skb->len - link_layer_len };
+
+	if (!begin_journey(skb, &journey))
+		return TC_ACT_SHOT;
+	begin_trace(skb, &journey, skb->gso_size);
+	count(&journey, DROP(FW_DROP_LOOP), to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 0);
+	end_trace(skb, &journey, DROP(FW_DROP_LOOP));
+	return spend_hop_limit(skb, link_layer_len) ? TC_ACT_SHOT : bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
 /*
  * In front of routing: whether a frame is for this host, and for the device itself. One with a VLAN tag belongs to another
  * interface. What is not is counted: if there is nothing else, the program is at the wrong device.

@@ -188,14 +188,17 @@ fn load(
     let config = &*relevant(config, options.stateful.as_ref());
     let tun = options.hook.tun();
     let tun_device = Device::by_index(tun)?;
-    let [at_tun, at_egress, at_ingress] = tc_programs(options)?;
-    let (places, link_layer_len) = match &options.hook {
-        Hook::Uplink { device, .. } => {
-            let places =
-                vec![(at_egress, Place::Egress, *device), (at_ingress, Place::Ingress, *device)];
+    let programs = tc_programs(options)?;
+    let (places, link_layer_len) = match (&options.hook, programs) {
+        (Hook::Uplink { device, .. }, [_, at_tun, at_egress, at_ingress]) => {
+            let places = vec![
+                (at_egress, Place::Egress, *device),
+                (at_ingress, Place::Ingress, *device),
+                (at_tun, Place::Egress, tun),
+            ];
             (places, Device::by_index(*device)?.link_layer_len()?)
         }
-        _ => (vec![(at_tun, Place::Egress, tun)], tun_device.link_layer_len()?),
+        (_, [at_tun, ..]) => (vec![(at_tun, Place::Egress, tun)], tun_device.link_layer_len()?),
     };
     let extra = Extra {
         tun,
@@ -213,7 +216,7 @@ fn load(
     let mut loader = Loader { config, stateful, tunnels, routing, pins, fresh };
     let tc_programs: Vec<Program> = places.iter().map(|place| place.0).collect();
     let earlier_trace = earlier.and_then(Engine::trace);
-    let tc = loader.load(at_tun.file(), Counted::Tc, &tc_programs, extra, earlier_trace)?;
+    let tc = loader.load(programs[0].file(), Counted::Tc, &tc_programs, extra, earlier_trace)?;
     let front = load_front(&mut loader, options, extra, tc.trace.as_ref())?;
     let mut former_counters = Vec::new();
     for (place, counted) in [(Place::Ingress, Counted::Ingress), (Place::Xdp, Counted::Xdp)] {
@@ -227,16 +230,23 @@ fn load(
     Ok(Engine { tc, places, front, routing, is_stateful, is_shared, former_counters, fresh })
 }
 
-/// The programs at the TUN device, and at egress and ingress of an uplink.
-fn tc_programs(options: &Options) -> Result<[Program; 3]> {
+/// The program at the TUN device; and of a translator at an uplink those at the TUN device, and at egress and ingress of the
+/// uplink.
+fn tc_programs(options: &Options) -> Result<[Program; 4]> {
     let Some(Tunnels { settings, .. }) = &options.tunnels else {
-        return Ok([Program::Interface, Program::UplinkEgress, Program::UplinkIngress]);
+        return Ok([
+            Program::Interface,
+            Program::UplinkInterface,
+            Program::UplinkEgress,
+            Program::UplinkIngress,
+        ]);
     };
     let reason = match (&options.hook, settings.role) {
         (Hook::Interface { .. } | Hook::Ingress { .. }, _)
         | (Hook::Uplink { .. }, Role::Client) => {
             return Ok([
                 Program::SoftwireInterface,
+                Program::SoftwireUplinkInterface,
                 Program::SoftwireUplinkEgress,
                 Program::SoftwireUplinkIngress,
             ]);

@@ -33,6 +33,8 @@ macro_rules! programs {
 
 programs! {
     Interface = "fordway_interface" in TC, "At the egress of the TUN device.";
+    UplinkInterface = "fordway_uplink_interface" in TC,
+        "At the egress of the TUN device of a translator at an uplink: against loops.";
     UplinkEgress = "fordway_uplink_egress" in TC, "At the egress of the uplink: IPv4 to IPv6.";
     UplinkIngress = "fordway_uplink_ingress" in TC, "At the ingress of the uplink: IPv6 to IPv4.";
     Ingress = "fordway_ingress" in TC, "At the ingress of a gateway's devices.";
@@ -42,6 +44,8 @@ programs! {
     XdpNat64 = "fordway_xdp_nat64" in XDP_NAT64, "XDP of a stateful translator.";
     SoftwireInterface = "fordway_softwire_interface" in SOFTWIRE,
         "Of softwires, at the egress of the TUN device.";
+    SoftwireUplinkInterface = "fordway_softwire_uplink_interface" in SOFTWIRE,
+        "Of a softwire's client at its uplink, at the egress of the TUN device: against loops.";
     SoftwireUplinkEgress = "fordway_softwire_uplink_egress" in SOFTWIRE,
         "Of a softwire's client, at the egress of the uplink: into the tunnel.";
     SoftwireUplinkIngress = "fordway_softwire_uplink_ingress" in SOFTWIRE,

@@ -113,7 +113,7 @@ drop_reasons! {
     NoMappingSource = 12, "no_mapping_source", "The source address has no mapping.";
     NoMappingDestination = 13, "no_mapping_destination", "The destination address has no mapping.";
     ReservedOctet = 14, "reserved_octet", "Bits 64 to 71 of an IPv4-embedded IPv6 address are not zero (RFC 6052 section 2.2).";
-    Loop = 15, "loop", "Both ends lie in pool6 where no IPv6 host is numbered from it: the packet would loop.";
+    Loop = 15, "loop", "Both ends lie in pool6 where no IPv6 host is numbered from it, or a route leads back into the interface: the packet would loop.";
     HopLimitExceeded = 16, "hop_limit_exceeded", "TTL or hop limit ran out here.";
     SourceRoute = 17, "source_route", "An unexpired IPv4 source route option.";
     RoutingHeader = 18, "routing_header", "An IPv6 Routing header with segments left.";

@@ -86,7 +86,8 @@ fn the_stack_suffices() {
         let loaded = Programs::load(request).expect("a program");
         let found = loaded.object.progs().find(|found| found.name() == program.name());
         let functions = functions(found.expect("it is in its object").insns());
-        assert!(functions[&0].frame > 0, "no frame was found: {functions:?}");
+        let has_frame = functions.values().any(|function| function.frame > 0);
+        assert!(has_frame, "no frame was found: {functions:?}");
         depths.insert(program.name(), depth(&functions, 0));
     }
     assert!(depths.values().all(|depth| *depth <= STACK), "{depths:?}");

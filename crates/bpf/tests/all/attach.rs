@@ -204,7 +204,7 @@ fn a_switch_that_fails_half_way_is_undone() {
 }
 
 #[test]
-fn an_uplink_gets_both_programs() {
+fn an_uplink_gets_both_programs_and_the_interface_one() {
     in_namespace(|| {
         let (folder, tun, (veth0, _)) = (Folder::new(), tun(), veth());
         let hook = Hook::Uplink { device: veth0, tun };
@@ -214,7 +214,11 @@ fn an_uplink_gets_both_programs() {
         let kind = tc_kind();
         assert_eq!(
             kinds(&attachments),
-            [(veth0, Place::Egress, kind), (veth0, Place::Ingress, kind)]
+            [
+                (veth0, Place::Egress, kind),
+                (veth0, Place::Ingress, kind),
+                (tun, Place::Egress, kind)
+            ]
         );
         drop(engine);
 

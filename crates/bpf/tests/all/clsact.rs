@@ -53,7 +53,8 @@ fn the_queueing_discipline_comes_and_goes_with_us() {
         let first = engine.attachments().to_vec();
         assert_eq!(
             kinds(&first),
-            [(veth0, Place::Egress, Kind::Clsact), (veth0, Place::Ingress, Kind::Clsact)]
+            [(veth0, Place::Egress), (veth0, Place::Ingress), (tun, Place::Egress)]
+                .map(|(device, place)| (device, place, Kind::Clsact))
         );
         assert!(qdiscs("veth0").contains("clsact"));
         send();

@@ -19,6 +19,7 @@ mod clsact;
 mod edges;
 mod lifecycle;
 mod loaded;
+mod loops;
 mod nat64;
 mod pass_rate;
 mod routing_news;

@@ -204,7 +204,8 @@ impl Running {
             return Ok(kept.into_iter().collect());
         }
         let ifindex = self.engine.device().ifindex();
-        let mut wanted = changes::changes(&self.config, &self.facts, ifindex, !self.own)?;
+        let mut wanted =
+            changes::changes(&self.config, &self.facts, &self.intent, ifindex, !self.own)?;
         if let Some(settings) = self.kernel_settings() {
             wanted.extend(pool4::changes(&self.config, &self.facts, &settings, ifindex)?);
         }

@@ -155,7 +155,8 @@ impl Prepared {
             info!("{name}: an earlier run left its set-up; it is taken over");
         }
         let (ifindex, adopted) = (self.device.ifindex(), !self.own);
-        let mut changes = changes::changes(&self.config, &self.facts, ifindex, adopted)?;
+        let mut changes =
+            changes::changes(&self.config, &self.facts, &self.intent, ifindex, adopted)?;
         if let Some(nat64) = self.core.tables() {
             let settings = stateful::with_added(nat64);
             changes.extend(pool4::changes(&self.config, &self.facts, &settings, ifindex)?);

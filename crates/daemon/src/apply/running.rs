@@ -149,7 +149,9 @@ impl Running {
         debug!("{name}: {error}");
         let why = format!("engine = \"auto\": {}", first_line(&error));
         self.intent = Intent::User(why.clone());
-        self.user_only(&why)
+        self.user_only(&why)?;
+        // With the rules against loops, in the place of the programs.
+        self.renew()
     }
 
     fn start_at(&self) -> Result<Kernel, fordway_bpf::Error> {

@@ -15,6 +15,7 @@ use fordway_net::{
 };
 use fordway_xlat::config::IcmpErrors;
 
+use super::placement::Intent;
 use super::pool4;
 use super::resolve::{Facts, Uplink};
 use super::uplink::Way;
@@ -43,6 +44,7 @@ const GROUP: u32 = 0x464f_0000;
 pub(crate) fn changes(
     config: &Translator,
     facts: &Facts,
+    intent: &Intent,
     ifindex: u32,
     adopted: bool,
 ) -> fordway_net::Result<Vec<Change>> {
@@ -55,7 +57,10 @@ pub(crate) fn changes(
     if facts.own_icmp_source4 {
         changes.extend(pool4::believe(device, facts)?);
     }
-    changes.extend(guard(config, group));
+    // The kernel engine's programs see by themselves that a packet is back.
+    if !intent.is_kernel() {
+        changes.extend(guard(config, group));
+    }
     changes.extend(routes(config, facts));
     if let (Some(uplink), Some(v6)) = (&facts.uplink, facts.resolved.clat_v6)
         && uplink.answers
@@ -208,7 +213,7 @@ fn forwarding(config: &Translator, facts: &Facts) -> fordway_net::Result<Vec<Cha
 }
 
 /// Policy rules against loops: for packets from the interface, routes into it do not count; without another route they
-/// are rejected.
+/// are rejected. They are dear: the kernel has a short way to routes where nobody has made rules.
 fn guard(config: &Translator, group: u32) -> Vec<Change> {
     let device = config.name.as_str();
     let rule = |v6: bool, refuse: bool| {

@@ -308,7 +308,8 @@ fn what_somebody_takes_away_is_put_back() {
     }
     let net = Laptop::new();
     let router = net.advertise();
-    let daemon = net.start("");
+    // Programs need no rules.
+    let daemon = net.start("--engine user");
     until_state(&daemon, "active");
     // As systemd-networkd does with rules that are not its own, when it starts.
     let rules = net.host.ip("rule");

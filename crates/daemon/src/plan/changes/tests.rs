@@ -28,8 +28,12 @@ fn facts() -> Facts {
     }
 }
 
+fn user() -> Intent {
+    Intent::User("configured".to_owned())
+}
+
 fn lines(config: &Translator, facts: &Facts) -> Vec<String> {
-    let all = changes(config, facts, 7, false).unwrap();
+    let all = changes(config, facts, &user(), 7, false).unwrap();
     all.into_iter().chain(routes_v4(config, facts, None)).map(|change| line(&change)).collect()
 }
 
@@ -85,6 +89,18 @@ fn a_clat_gets_a_default_route_and_answers_on_its_uplink() {
     ];
     let expected = [&INTERFACE[..], &forwarding[..], &GUARD_LINES[..], &rest[..]].concat();
     assert_eq!(lines(&translator(text), &facts()), expected);
+}
+
+#[test]
+fn programs_need_no_rules_against_loops() {
+    let text = "[[translator]]\nname = 'fw0'\nmode = 'clat'\npref64 = '64:ff9b::/96'\n";
+    let lines = |intent: &Intent| -> Vec<String> {
+        changes(&translator(text), &facts(), intent, 7, false).unwrap().iter().map(line).collect()
+    };
+    let mut by_rules = lines(&user());
+    by_rules.retain(|line| !GUARD_LINES.contains(&line.as_str()));
+    assert_eq!(lines(&Intent::Kernel), by_rules);
+    assert_eq!(lines(&user()).len(), by_rules.len() + GUARD_LINES.len());
 }
 
 #[test]
@@ -209,8 +225,8 @@ fn a_clat_that_serves_a_network_forwards_ipv4() {
 #[test]
 fn an_interface_of_others_is_not_silenced() {
     let text = "[[translator]]\nname = 'fw0'\nmode = 'siit'\npool6 = ['64:ff9b::/96']\n";
-    let all = changes(&translator(text), &facts(), 7, false).unwrap();
-    let adopted = changes(&translator(text), &facts(), 7, true).unwrap();
+    let all = changes(&translator(text), &facts(), &user(), 7, false).unwrap();
+    let adopted = changes(&translator(text), &facts(), &user(), 7, true).unwrap();
     assert_eq!(adopted, all[4..]);
 }
 
@@ -219,9 +235,9 @@ fn at_the_uplink_ipv4_goes_straight_to_the_ipv6_router() {
     let text = "[[translator]]\nname = 'fw0'\nmode = 'clat'\npref64 = '64:ff9b::/96'\n";
     let config = translator(text);
     let mut facts = facts();
-    let at_interface = changes(&config, &facts, 7, false).unwrap();
+    let at_interface = changes(&config, &facts, &user(), 7, false).unwrap();
     facts.resolved.attach = Attach::Uplink;
-    let at_uplink = changes(&config, &facts, 7, false).unwrap();
+    let at_uplink = changes(&config, &facts, &user(), 7, false).unwrap();
     assert_eq!(at_uplink[..at_interface.len()], at_interface);
     let more: Vec<String> = at_uplink[at_interface.len()..].iter().map(line).collect();
     assert_eq!(more, ["set sysctl net.ipv4.conf.eth0.rp_filter to 2"]);

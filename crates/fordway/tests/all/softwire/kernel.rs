@@ -53,7 +53,10 @@ fn at_the_uplink_a_client_is_carried_in_place() {
     let status = &status["translators"][0];
     assert_eq!((&status["engine"], &status["attach"]), (&"kernel".into(), &"uplink".into()));
     let programs = status["kernel"]["programs"].as_array().unwrap();
-    assert_eq!(programs.iter().map(|it| &it["device"]).collect::<Vec<_>>(), ["c0", "c0"]);
+    assert_eq!(
+        programs.iter().map(|it| &it["device"]).collect::<Vec<_>>(),
+        ["c0", "c0", "softwire0"]
+    );
     let default = || net.client.ip("-4 route show default");
     let shown = default();
     assert!(shown.contains("via inet6 2001:db8:1::1 dev c0"), "{shown}");
