@@ -102,7 +102,7 @@ int fordway_softwire_uplink_ingress(struct __sk_buff *skb)
 }
 
 /* Ingress of a gateway's devices: what would be routed into the interface is taken before that, and arrives from the
- * interface or leaves directly. All else goes on as it came. */
+ * interface, goes on in place or leaves directly. All else goes on as it came. */
 SEC("tc")
 int fordway_softwire_ingress(struct __sk_buff *skb)
 {

@@ -271,7 +271,7 @@ int fordway_uplink_ingress(struct __sk_buff *skb)
 }
 
 /* Ingress of a gateway's devices: what would be routed into the interface is translated before that, and
- * arrives from the interface or leaves directly. All else goes on as it came. */
+ * arrives from the interface, goes on in place or leaves directly. All else goes on as it came. */
 SEC("tc")
 int fordway_ingress(struct __sk_buff *skb)
 {

@@ -90,7 +90,7 @@ __noinline int handle_v6(struct __sk_buff *skb)
 	return handle(skb, 0, HOOK_INGRESS);
 }
 
-/* Packets of either family arrive from the interface `ifindex`, or leave directly. */
+/* Packets of either family arrive from the interface `ifindex`, or go on in place, or leave directly. */
 always_inline int arrive_from(struct __sk_buff *skb, int hook, __u32 ifindex)
 {
 	verdict v;
@@ -103,6 +103,8 @@ always_inline int arrive_from(struct __sk_buff *skb, int hook, __u32 ifindex)
 		return TC_ACT_UNSPEC;
 	if (v == GO_ON && hook == HOOK_INGRESS && config.direct)
 		return forward(skb);
+	if (v == GO_ON && hook == HOOK_INGRESS && config.in_place)
+		return TC_ACT_UNSPEC;
 	if (v == GO_ON)
 		return bpf_redirect(ifindex, BPF_F_INGRESS);
 	if (v == HAND_OVER)

@@ -236,7 +236,8 @@ abi_struct! {
     direct: u8,
     by_pod: u8,
     routes_bits: u8,
-    reserved: [u8; 4],
+    in_place: u8,
+    reserved: [u8; 3],
 }
 
 abi_struct! {

@@ -10,7 +10,7 @@ use fordway_xlat::{Config, Direction, TrafficClass, UdpChecksumZero};
 
 pub(crate) use self::stateful::{convert_stateful, relevant};
 pub(crate) use self::tunnels::{convert_tunnels, softwire_config};
-use crate::Unsupported;
+use crate::{Forwarding, Unsupported};
 
 use crate::abi::{Abi, FwConfig, FwEam, FwPool6, MAX_INLINE_EAM, MAX_POOL6, udp_checksum_zero};
 
@@ -24,7 +24,7 @@ pub(crate) struct Extra {
     pub(crate) trace: Option<u32>,
     pub(crate) pass_rate: Option<u32>,
     pub(crate) keep_order: bool,
-    pub(crate) direct: bool,
+    pub(crate) forward: Forwarding,
 }
 
 /// The programs' configuration.
@@ -73,7 +73,8 @@ fn common(extra: Extra, traffic_class: TrafficClass) -> FwConfig {
         measure: u8::from(extra.measure),
         trace: u8::from(extra.trace.is_some()),
         keep_order: u8::from(extra.keep_order),
-        direct: u8::from(extra.direct),
+        direct: u8::from(extra.forward == Forwarding::Direct),
+        in_place: u8::from(extra.forward == Forwarding::InPlace),
         routes_bits: routes_bits(libbpf_rs::num_possible_cpus().unwrap_or(1)),
         ..FwConfig::zeroed()
     };

@@ -19,8 +19,8 @@ use crate::object::{Programs, Request};
 use crate::pins::{Counted, Pin, Pins};
 use crate::program::ObjectFile;
 use crate::{
-    Error, Hook, Options, Place, Program, Result, RoutingNews, Stateful, Totals, Tunnels,
-    Unsupported, counters, sys,
+    Error, Forwarding, Hook, Options, Place, Program, Result, RoutingNews, Stateful, Totals,
+    Tunnels, Unsupported, counters, sys,
 };
 
 /// The loaded objects.
@@ -208,7 +208,7 @@ fn load(
         trace: options.trace,
         pass_rate: options.pass_rate,
         keep_order: true,
-        direct: false,
+        forward: Forwarding::Stack,
     };
     let stateful = options.stateful.as_ref();
     let tunnels = options.tunnels.as_ref();
@@ -278,7 +278,7 @@ fn load_front(
         Hook::Interface { .. } | Hook::Uplink { .. } => return Ok(None),
         Hook::Ingress { devices, .. } => {
             let len = link_layer_of(devices)?;
-            if options.direct && len != ETHERNET_LEN {
+            if options.forward == Forwarding::Direct && len != ETHERNET_LEN {
                 let reason = "direct forwarding needs Ethernet devices";
                 let hint = "use forward = \"stack\"";
                 return Err(Unsupported::with_hint(reason, hint).into());
@@ -296,8 +296,8 @@ fn load_front(
     };
     let decrement_hop_limit = loader.config.decrement_hop_limit;
     // At XDP packets are always forwarded directly, without this.
-    let direct = options.direct && place == Place::Ingress;
-    let extra = Extra { link_layer_len, decrement_hop_limit, direct, ..behind };
+    let forward = if place == Place::Ingress { options.forward } else { Forwarding::Stack };
+    let extra = Extra { link_layer_len, decrement_hop_limit, forward, ..behind };
     let loaded = loader.load(program.file(), counted, &[program], extra, trace)?;
     let mut devices = devices.clone();
     devices.sort_unstable();
@@ -406,7 +406,7 @@ impl Loader<'_> {
                 // The hop that routing into the interface would have counted.
                 settings.hop_count.v4_to_v6 |= counted == Counted::Ingress;
                 // And that of routing out of it.
-                settings.hop_count.v6_to_v4 |= extra.direct;
+                settings.hop_count.v6_to_v4 |= extra.forward == Forwarding::Direct;
                 (Some((&**maps, softwire_config(&settings))), convert_tunnels(&settings, extra))
             }
             None => (None, convert(self.config, extra)?),

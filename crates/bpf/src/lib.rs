@@ -53,7 +53,7 @@ pub use gates::ShardGates;
 pub use grace::GracePeriods;
 pub use host::{Host, probe};
 pub use loaded::{Action, Clock, Loaded, Run, TestOptions};
-pub use options::{Hook, Options, Stateful, Tunnels};
+pub use options::{Forwarding, Hook, Options, Stateful, Tunnels};
 pub use path::{Calls, Observed, PathWatch, ProgramRuns, STEPS, Step};
 pub use pins::{has_bpffs, mount_bpffs, pinned_name, pins_dir, pins_root};
 pub use pod_hook::{PodHook, attached_pods};

@@ -14,8 +14,8 @@ use crate::error::io_error;
 use crate::events::drop_reason;
 use crate::object::{Programs, Request};
 use crate::{
-    Error, Events, Outcome, PassReason, Program, Result, RoutingNews, Stateful, Totals, Tunnels,
-    Unsupported,
+    Error, Events, Forwarding, Outcome, PassReason, Program, Result, RoutingNews, Stateful, Totals,
+    Tunnels, Unsupported,
 };
 
 /// What the time is for the programs of a stateful translator. The tables'
@@ -53,7 +53,7 @@ pub struct TestOptions {
     /// Pass on packets without DF that follow one which needs fragments, for a while, as the daemon's programs do.
     pub keep_order: bool,
     /// As in [`Options`](crate::Options).
-    pub direct: bool,
+    pub forward: Forwarding,
     /// What programs in front of routing know of changes. `None`: they keep the kernel's answers for a tick of its clock.
     pub routing: Option<Arc<RoutingNews>>,
 }
@@ -110,7 +110,7 @@ impl Loaded {
             trace: options.trace,
             pass_rate: options.pass_rate,
             keep_order: options.keep_order,
-            direct: options.direct,
+            forward: options.forward,
         };
         let stateful = options.stateful.as_ref();
         let config = &*relevant(config, stateful);

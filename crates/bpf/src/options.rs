@@ -64,6 +64,19 @@ impl Hook {
     }
 }
 
+/// How a packet goes on that was translated at the ingress of devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forwarding {
+    /// It arrives from the TUN device.
+    #[default]
+    Stack,
+    /// It arrives from the device that it came by, as a packet of the other family.
+    InPlace,
+    /// From devices with Ethernet headers: it leaves at once by the device to which the kernel routes it, past the stack and its
+    /// packet filters. What has no such route arrives from the TUN device.
+    Direct,
+}
+
 /// How the programs are loaded and attached.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -81,9 +94,8 @@ pub struct Options {
     pub pass_rate: Option<u32>,
     /// At XDP: link-layer addresses that devices have beside their own, as VRRP has them.
     pub virtual_macs: Vec<(u32, [u8; 6])>,
-    /// At the ingress of devices, which have to be Ethernet ones then: a translated packet leaves at once by the device to
-    /// which the kernel routes it, past the stack and its packet filters. What has no such route arrives from the TUN device.
-    pub direct: bool,
+    /// At the ingress of devices: how a translated packet goes on.
+    pub forward: Forwarding,
     /// In front of routing: what programs hear of changes of routes. `None`: they ask the kernel again with each tick of its
     /// clock.
     pub routing: Option<Arc<RoutingNews>>,
@@ -132,7 +144,7 @@ impl Options {
             trace: None,
             pass_rate: None,
             virtual_macs: Vec::new(),
-            direct: false,
+            forward: Forwarding::default(),
             routing: None,
             force_clsact: false,
             stateful: None,

@@ -25,7 +25,7 @@ use crate::maps::{self, failed, flags};
 use crate::object::{Programs, Request};
 use crate::pins::{BPFFS, Pins};
 use crate::program::ObjectFile;
-use crate::{Error, PassReason, Program, Result, sys};
+use crate::{Error, Forwarding, PassReason, Program, Result, sys};
 
 /// Version of the entries' layout.
 const VERSION: u32 = 1;
@@ -306,7 +306,7 @@ fn extra(link_layer_len: u32) -> Extra {
         pass_rate: None,
         // Nothing behind the programs could send packets out of order.
         keep_order: false,
-        direct: false,
+        forward: Forwarding::Stack,
     }
 }
 

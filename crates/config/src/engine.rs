@@ -24,12 +24,29 @@ pub enum Forwarding {
     /// They arrive from the translator's interface, and the host's stack routes them.
     #[default]
     Stack,
+    /// They arrive from the device that they came by, and the host's stack routes them.
+    InPlace,
     /// They leave at once by the device to which the kernel's routing sends them.
     Direct,
 }
 
-pub(crate) const FORWARD: Choice<Forwarding> =
-    Choice(&[("stack", Forwarding::Stack), ("direct", Forwarding::Direct)]);
+pub(crate) const FORWARD: Choice<Forwarding> = Choice(&[
+    ("stack", Forwarding::Stack),
+    ("in-place", Forwarding::InPlace),
+    ("direct", Forwarding::Direct),
+]);
+
+impl Forwarding {
+    /// The word in configuration and status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Forwarding::Stack => "stack",
+            Forwarding::InPlace => "in-place",
+            Forwarding::Direct => "direct",
+        }
+    }
+}
 
 /// What the user engine gathers into super-packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

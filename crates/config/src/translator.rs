@@ -88,7 +88,8 @@ keys! {
                 "leave it out, or write attach = \"ingress\"", Vec::new()),
             reload(Down);
         /// How packets leave that were translated at the `ingress`. `stack`: they arrive from the interface, and the
-        /// host's stack routes them, with nftables and all else that it has. `direct`: they leave at once by the device
+        /// host's stack routes them, with nftables and all else that it has. `in-place`: the same, but they arrive from the
+        /// device that they came by, which is faster ([in place](kernel-engine.md#in-place)). `direct`: they leave at once by the device
         /// to which the kernel's routing sends them, which is faster. nftables, connection tracking and IPsec policies
         /// do not see them then: [direct forwarding](kernel-engine.md#direct-forwarding)
         forward: Forwarding = FORWARD, or(Forwarding::Stack),

@@ -3,6 +3,7 @@
 pub(crate) mod changes;
 pub(crate) mod clat_address;
 pub(crate) mod entry;
+pub(crate) mod forwarding;
 pub(crate) mod placement;
 pub(crate) mod pool4;
 pub(crate) mod resolve;

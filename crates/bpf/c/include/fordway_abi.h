@@ -241,7 +241,9 @@ struct fw_config {
 	__u8 by_pod;
 	/* In front of routing: places of the cache of routing answers for each processor, as a power of two. */
 	__u8 routes_bits;
-	__u8 reserved[4];
+	/* There as well: they arrive from the device that they came by. */
+	__u8 in_place;
+	__u8 reserved[3];
 };
 _Static_assert(sizeof(struct fw_config) == 24 * (FW_MAX_POOL6 + 2 * FW_MAX_INLINE_EAM) + 88, "fw_config");
 

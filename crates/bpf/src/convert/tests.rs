@@ -10,7 +10,7 @@ const EXTRA: Extra = Extra {
     trace: None,
     pass_rate: None,
     keep_order: false,
-    direct: false,
+    forward: Forwarding::Stack,
 };
 
 fn pool6(prefixes: &[&str]) -> Vec<Pool6> {

@@ -10,7 +10,9 @@
 
 use std::path::Path;
 
-use fordway_bpf::{Accelerator, Hook, Loaded, Options, Outcome, Program, TestOptions, Totals};
+use fordway_bpf::{
+    Accelerator, Forwarding, Hook, Loaded, Options, Outcome, Program, TestOptions, Totals,
+};
 use fordway_testhost::{can_use_tun, is_root, poll};
 use fordway_testkit::drawn::any_config;
 use fordway_testkit::fuzz::{self, Body, CONFIGS, Plan};
@@ -62,20 +64,25 @@ fn programs_agree_with_the_core(first: usize) {
 
 #[test]
 fn the_ingress_agrees_with_the_core() {
-    in_front_of_routing_agrees(0, false);
+    in_front_of_routing_agrees(0, Forwarding::Stack);
+}
+
+#[test]
+fn in_place_agrees_with_the_core() {
+    in_front_of_routing_agrees(0, Forwarding::InPlace);
 }
 
 #[test]
 fn direct_forwarding_agrees_with_the_core() {
-    in_front_of_routing_agrees(1, true);
+    in_front_of_routing_agrees(1, Forwarding::Direct);
 }
 
-fn in_front_of_routing_agrees(first: usize, direct: bool) {
+fn in_front_of_routing_agrees(first: usize, forward: Forwarding) {
     if !can_use_tun() {
         return;
     }
     apart(|| {
-        let options = TestOptions { direct, ..gateway(&["198.51.100.0/24", "2001:db8:64::/96"]) };
+        let options = TestOptions { forward, ..gateway(&["198.51.100.0/24", "2001:db8:64::/96"]) };
         agrees(Program::Ingress, &options, first);
     });
 }

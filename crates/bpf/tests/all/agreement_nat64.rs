@@ -9,7 +9,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use fordway_bpf::{Program, TestOptions};
+use fordway_bpf::{Forwarding, Program, TestOptions};
 use fordway_testhost::{can_use_tun, is_root};
 use fordway_testkit::model::Random;
 use fordway_xlat::nat64::{
@@ -54,32 +54,32 @@ fn the_program_agrees_with_the_core_odd() {
 
 #[test]
 fn the_ingress_agrees_with_the_core_even() {
-    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 0, false);
+    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 0, Forwarding::Stack);
 }
 
 #[test]
 fn the_ingress_agrees_with_the_core_odd() {
-    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 1, false);
+    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 1, Forwarding::Stack);
 }
 
 #[test]
 fn direct_forwarding_agrees_with_the_core_even() {
-    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 0, true);
+    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 0, Forwarding::Direct);
 }
 
 #[test]
 fn direct_forwarding_agrees_with_the_core_odd() {
-    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 1, true);
+    in_front_of_routing_agrees(Program::Ingress, MAX_LEFT, 1, Forwarding::Direct);
 }
 
 #[test]
 fn xdp_agrees_with_the_core_even() {
-    in_front_of_routing_agrees(Program::XdpNat64, MAX_LEFT_AT_XDP, 0, false);
+    in_front_of_routing_agrees(Program::XdpNat64, MAX_LEFT_AT_XDP, 0, Forwarding::Stack);
 }
 
 #[test]
 fn xdp_agrees_with_the_core_odd() {
-    in_front_of_routing_agrees(Program::XdpNat64, MAX_LEFT_AT_XDP, 1, false);
+    in_front_of_routing_agrees(Program::XdpNat64, MAX_LEFT_AT_XDP, 1, Forwarding::Stack);
 }
 
 /// Tables that were used up many times over serve hosts in IPv4 in the kernel, as new ones do.
@@ -169,13 +169,18 @@ fn interface_agrees(first: usize) {
     }
 }
 
-fn in_front_of_routing_agrees(program: Program, max_left: usize, first: usize, direct: bool) {
+fn in_front_of_routing_agrees(
+    program: Program,
+    max_left: usize,
+    first: usize,
+    forward: Forwarding,
+) {
     if !can_use_tun() {
         return;
     }
     apart(|| {
         let into = ["2001:db8:64::/96", "2001:db8:65::/96", "64:ff9b::/96", "203.0.113.0/24"];
-        let options = TestOptions { direct, ..gateway(&into) };
+        let options = TestOptions { forward, ..gateway(&into) };
         agrees(first, max_left, &|config, settings| {
             Pair::of(program, options.clone(), config, settings)
         });

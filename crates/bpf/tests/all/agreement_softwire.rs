@@ -10,7 +10,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fordway_bpf::{Loaded, Outcome, PassReason, Program, SoftwireMaps, TestOptions, Tunnels};
+use fordway_bpf::{
+    Forwarding, Loaded, Outcome, PassReason, Program, SoftwireMaps, TestOptions, Tunnels,
+};
 use fordway_softwire::{Binding, Bindings, Part, PortSet, Role, Settings, Softwire};
 use fordway_testhost::{can_use_tun, is_root};
 use fordway_testkit::fuzz::{Body, Offloading};
@@ -86,25 +88,30 @@ fn programs_agree_with_the_core(first: usize) {
 
 #[test]
 fn the_ingress_agrees_with_the_core() {
-    in_front_of_routing_agrees(false);
+    in_front_of_routing_agrees(Forwarding::Stack);
+}
+
+#[test]
+fn in_place_agrees_with_the_core() {
+    in_front_of_routing_agrees(Forwarding::InPlace);
 }
 
 #[test]
 fn direct_forwarding_agrees_with_the_core() {
-    in_front_of_routing_agrees(true);
+    in_front_of_routing_agrees(Forwarding::Direct);
 }
 
 /// Of tunnel end points: clients stay at their interface.
-fn in_front_of_routing_agrees(direct: bool) {
+fn in_front_of_routing_agrees(forward: Forwarding) {
     if !can_use_tun() {
         return;
     }
     apart(|| {
-        let options = TestOptions { direct, ..gateway(&["192.0.2.0/24", "2001:db8:2::1/128"]) };
+        let options = TestOptions { forward, ..gateway(&["192.0.2.0/24", "2001:db8:2::1/128"]) };
         let all = all_settings();
         let teps = || all.iter().enumerate().filter(|(_, settings)| settings.role == Role::Tep);
         let each = setting("FORDWAY_CASES", CASES / 2).div_ceil(teps().count());
-        let mut draw = Draw::with_seed(usize::from(direct));
+        let mut draw = Draw::with_seed(forward as usize);
         let mut seen = Seen::default();
         for (number, settings) in teps() {
             let at = (At::Ingress, options.clone());

@@ -8,7 +8,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use fordway_bpf::{Accelerator, Hook, Options, PassReason, SoftwireMaps, Totals, Tunnels};
+use fordway_bpf::{
+    Accelerator, Forwarding, Hook, Options, PassReason, SoftwireMaps, Totals, Tunnels,
+};
 use fordway_softwire::{Binding, Role, Settings};
 use fordway_testhost::{PATIENCE, can_use_tun};
 use fordway_tun::{Device, Queue};
@@ -41,6 +43,11 @@ fn connections_are_carried_by_the_programs_alone_at_the_uplink() {
 #[test]
 fn connections_are_carried_by_the_programs_alone_at_the_ingress() {
     connections_are_carried(Attach::Ingress);
+}
+
+#[test]
+fn connections_are_carried_by_the_programs_alone_in_place() {
+    connections_are_carried(Attach::InPlace);
 }
 
 fn connections_are_carried(attach: Attach) {
@@ -88,6 +95,8 @@ enum Attach {
     Uplink,
     /// The client at its uplink, the end point at the ingress of its devices.
     Ingress,
+    /// The same, and what the end point makes of packets arrives from the devices that they came by.
+    InPlace,
 }
 
 /// A thread in a network namespace of its own, which does what it is told.
@@ -180,7 +189,7 @@ impl Lab {
                 "-6 route replace 2001:db8:b4::1 dev sw0
                  route replace 198.51.100.2 dev sw0 src 192.0.2.1 mtu 1460"
             }
-            Attach::Uplink | Attach::Ingress => {
+            Attach::Uplink | Attach::Ingress | Attach::InPlace => {
                 "route replace 198.51.100.2 via inet6 2001:db8:1::2 dev wan src 192.0.2.1 mtu 1460"
             }
         });
@@ -191,7 +200,7 @@ impl Lab {
                 let hook = match (attach, role) {
                     (Attach::Interface, _) | (Attach::Uplink, Role::Tep) => Hook::Interface { tun },
                     (_, Role::Client) => Hook::Uplink { device: index("wan"), tun },
-                    (Attach::Ingress, Role::Tep) => {
+                    (Attach::Ingress | Attach::InPlace, Role::Tep) => {
                         Hook::Ingress { devices: vec![index("near"), index("far")], tun }
                     }
                 };
@@ -202,7 +211,9 @@ impl Lab {
                 let settings =
                     Settings { role, mtu6: MTU, hop_count, mss_clamp: true, ..Settings::default() };
                 let tunnels = Some(Tunnels { settings, maps: Arc::new(maps) });
-                let options = Options { tunnels, ..Options::new(pins, hook) };
+                let in_place = attach == Attach::InPlace && role == Role::Tep;
+                let forward = if in_place { Forwarding::InPlace } else { Forwarding::Stack };
+                let options = Options { tunnels, forward, ..Options::new(pins, hook) };
                 Accelerator::start(&Config::default(), &options).expect("programs at their place")
             })
         };

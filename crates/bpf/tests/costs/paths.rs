@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fordway_bpf::{
-    Clock, Loaded, Outcome, Program, RoutingNews, SoftwireMaps, StateMaps, Stateful, TestOptions,
-    Tunnels,
+    Clock, Forwarding, Loaded, Outcome, Program, RoutingNews, SoftwireMaps, StateMaps, Stateful,
+    TestOptions, Tunnels,
 };
 use fordway_softwire::{Binding, Role};
 use fordway_xlat::addr::{Eam, EamTable, Pool6};
@@ -53,30 +53,30 @@ impl Path {
 /// loaded for it alone.
 pub(crate) fn visit(visit: &mut dyn FnMut(&Path, &mut Loaded)) {
     let options = prepare();
-    for (at, program, direct) in GATEWAY {
-        let options = TestOptions { direct, ..options.clone() };
+    for (at, program, forward) in GATEWAY {
+        let options = TestOptions { forward, ..options.clone() };
         stateless(at, program, &options, visit);
     }
     client(&options, visit);
-    for (at, program, direct) in GATEWAY {
+    for (at, program, forward) in GATEWAY {
         let program = if program == Program::Xdp { Program::XdpNat64 } else { program };
-        let options = TestOptions { direct, ..options.clone() };
+        let options = TestOptions { forward, ..options.clone() };
         stateful(at, program, &options, visit);
     }
-    for (at, program, direct) in [
-        ("interface", Program::SoftwireInterface, false),
-        ("ingress, direct", Program::SoftwireIngress, true),
+    for (at, program, forward) in [
+        ("interface", Program::SoftwireInterface, Forwarding::Stack),
+        ("ingress, direct", Program::SoftwireIngress, Forwarding::Direct),
     ] {
-        softwire(at, program, TestOptions { direct, ..options.clone() }, visit);
+        softwire(at, program, TestOptions { forward, ..options.clone() }, visit);
     }
 }
 
 /// Attach points of a gateway, their stateless programs, and whether these forward.
-const GATEWAY: [(&str, Program, bool); 4] = [
-    ("interface", Program::Interface, false),
-    ("ingress", Program::Ingress, false),
-    ("ingress, direct", Program::Ingress, true),
-    ("XDP", Program::Xdp, false),
+const GATEWAY: [(&str, Program, Forwarding); 4] = [
+    ("interface", Program::Interface, Forwarding::Stack),
+    ("ingress", Program::Ingress, Forwarding::Stack),
+    ("ingress, direct", Program::Ingress, Forwarding::Direct),
+    ("XDP", Program::Xdp, Forwarding::Stack),
 ];
 
 type Visit<'a> = &'a mut dyn FnMut(&Path, &mut Loaded);

@@ -30,9 +30,9 @@ pub(crate) enum State {
     Softwire(fordway_softwire::Settings),
 }
 
-const GATEWAY: &[&str] = &["interface", "ingress", "direct", "xdp"];
+const GATEWAY: &[&str] = &["interface", "ingress", "in-place", "direct", "xdp"];
 const CLIENT: &[&str] = &["interface", "uplink"];
-const TEP: &[&str] = &["interface", "ingress", "direct"];
+const TEP: &[&str] = &["interface", "ingress", "in-place", "direct"];
 
 pub(crate) fn all() -> Vec<Kind> {
     let stateless = |name, places, config| Kind { name, places, config, state: State::None };

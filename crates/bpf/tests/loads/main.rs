@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use fordway_bpf::{
-    Accelerator, Hook, Options, ShardGates, SoftwireMaps, StateMaps, Stateful, Tunnels,
+    Accelerator, Forwarding, Hook, Options, ShardGates, SoftwireMaps, StateMaps, Stateful, Tunnels,
 };
 use fordway_testhost::can_use_tun;
 use fordway_testkit::sys;
@@ -19,7 +19,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use kinds::{Kind, State};
 
 /// Attach points by the name in the configuration; and the ingress with direct forwarding.
-const PLACES: [&str; 5] = ["interface", "uplink", "ingress", "direct", "xdp"];
+const PLACES: [&str; 6] = ["interface", "uplink", "ingress", "in-place", "direct", "xdp"];
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -65,11 +65,16 @@ fn load(kind: &Kind, place: &str) -> Result<(), Failed> {
     let hook = match place {
         "interface" => Hook::Interface { tun },
         "uplink" => Hook::Uplink { device, tun },
-        "ingress" | "direct" => Hook::Ingress { devices: vec![device, other], tun },
+        "ingress" | "in-place" | "direct" => Hook::Ingress { devices: vec![device, other], tun },
         _ => Hook::Xdp { devices: vec![device, other], tun },
     };
     let folder = Folder::new(kind, place);
-    let mut options = Options { direct: place == "direct", ..Options::new(&folder.0, hook) };
+    let forward = match place {
+        "in-place" => Forwarding::InPlace,
+        "direct" => Forwarding::Direct,
+        _ => Forwarding::Stack,
+    };
+    let mut options = Options { forward, ..Options::new(&folder.0, hook) };
     match &kind.state {
         State::None => {}
         State::Nat64(settings) => {

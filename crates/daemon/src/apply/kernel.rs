@@ -15,7 +15,7 @@ use fordway_xlat::nat64::Settings;
 use fordway_xlat::{Config, HopCount};
 
 use crate::pins;
-use crate::plan::placement::{Bypassed, Devices};
+use crate::plan::placement::Devices;
 use crate::plan::uplink::Way;
 use fordway_control::{KernelStatus, KernelWarning, ProgramStatus};
 
@@ -92,7 +92,7 @@ pub(crate) struct Tuning {
     pub(super) pass_rate: Option<u32>,
     /// Link-layer addresses that devices have beside their own.
     pub(crate) virtual_macs: Vec<(u32, [u8; 6])>,
-    pub(crate) direct: bool,
+    pub(crate) forward: Forwarding,
 }
 
 impl Tuning {
@@ -101,22 +101,32 @@ impl Tuning {
             measure: config.measure,
             pass_rate: config.pass_rate,
             virtual_macs: devices.virtual_macs().to_vec(),
-            direct: config.forward == Forwarding::Direct,
+            forward: config.forward,
         }
     }
 
     pub(super) fn into_options(self, options: Options) -> Options {
-        let Tuning { measure, pass_rate, virtual_macs, direct } = self;
+        let Tuning { measure, pass_rate, virtual_macs, forward } = self;
         let is_in_front = matches!(options.hook, Hook::Ingress { .. } | Hook::Xdp { .. });
         let routing = if is_in_front { routing::news() } else { None };
-        Options { measure, pass_rate, virtual_macs, direct, routing, ..options }
+        let forward = onward(forward);
+        Options { measure, pass_rate, virtual_macs, forward, routing, ..options }
     }
 
     fn is_of(&self, options: &Options) -> bool {
         self.measure == options.measure
             && self.pass_rate == options.pass_rate
             && self.virtual_macs == options.virtual_macs
-            && self.direct == options.direct
+            && onward(self.forward) == options.forward
+    }
+}
+
+/// How programs at the ingress of devices are to forward.
+fn onward(forward: Forwarding) -> fordway_bpf::Forwarding {
+    match forward {
+        Forwarding::Stack => fordway_bpf::Forwarding::Stack,
+        Forwarding::InPlace => fordway_bpf::Forwarding::InPlace,
+        Forwarding::Direct => fordway_bpf::Forwarding::Direct,
     }
 }
 
@@ -208,12 +218,12 @@ impl Kernel {
     pub(super) fn new_warnings(
         &mut self,
         name: &mut impl FnMut(u32) -> String,
-        bypassed: Bypassed,
+        objection: Option<KernelWarning>,
     ) -> Vec<KernelWarning> {
         if let Some(seen) = warning::seen(&self.accelerator).ok().flatten() {
             self.front.look(seen);
         }
-        let all = warning::warnings(&self.accelerator, self.front, name, bypassed);
+        let all = warning::warnings(&self.accelerator, self.front, name, objection);
         let before: BTreeSet<String> = all.iter().map(|warning| warning.about.clone()).collect();
         let before = std::mem::replace(&mut self.told, before);
         all.into_iter().filter(|warning| !before.contains(&warning.about)).collect()
@@ -240,9 +250,9 @@ impl Kernel {
     pub(crate) fn status(
         &self,
         name: &mut impl FnMut(u32) -> String,
-        bypassed: Bypassed,
+        objection: Option<KernelWarning>,
     ) -> KernelStatus {
-        let warnings = warning::warnings(&self.accelerator, self.front, name, bypassed);
+        let warnings = warning::warnings(&self.accelerator, self.front, name, objection);
         let programs = self.accelerator.attachments().iter().map(|it| ProgramStatus {
             device: name(it.ifindex),
             place: match it.place {

@@ -1,11 +1,12 @@
 //! A translator that runs: its engines, and what it changed on the host.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use fordway_bpf::Options;
 use fordway_config::{Attach, Engine as EngineChoice, Forwarding, Translator};
+use fordway_control::KernelWarning;
 use fordway_engine::{Engine, QueueCounters};
 use fordway_net::{Change, Netlink};
 use tracing::{debug, info, warn};
@@ -20,7 +21,8 @@ use super::upkeep::Upkeep;
 use crate::failure::Failure;
 use crate::pins;
 use crate::plan::changes::{self, keep};
-use crate::plan::placement::{self, Bypassed, Devices, Intent, Placement, refused};
+use crate::plan::forwarding;
+use crate::plan::placement::{self, Devices, Intent, Placement, refused};
 use crate::plan::resolve::Facts;
 
 /// A translator that runs.
@@ -195,15 +197,15 @@ impl Running {
         self.stateful.as_ref().is_some_and(|stateful| stateful.maps.is_some())
     }
 
-    /// Whether translated packets bypass the host's stack.
-    pub(crate) fn is_direct(&self) -> bool {
+    /// How packets that were taken at the ingress of devices are forwarded, if that is where programs are.
+    pub(crate) fn forwarding(&self) -> Option<Forwarding> {
         let at_ingress = self.place.attach == Attach::Ingress && self.kernel.is_some();
-        at_ingress && self.config.forward == Forwarding::Direct
+        at_ingress.then_some(self.config.forward)
     }
 
-    /// Rules for forwarded packets that they bypass, without having been told to.
-    pub(crate) fn bypassed(&self) -> Bypassed {
-        if self.is_direct() { placement::bypassed(&self.config) } else { Ok(BTreeSet::new()) }
+    /// What speaks against it, on the host as it is now.
+    pub(crate) fn objection(&self) -> Option<KernelWarning> {
+        self.forwarding().and_then(|_| forwarding::objection(&self.config))
     }
 
     /// Where its programs belong.
@@ -235,10 +237,14 @@ impl Running {
         }
         let where_ = match (&self.place.attach, &self.place.way) {
             (Attach::Uplink, Some(way)) => format!("the uplink {}", way.device),
-            (Attach::Ingress, _) if self.is_direct() => {
-                "the ingress of the devices, with direct forwarding past nftables".to_owned()
+            (Attach::Ingress, _) => match self.config.forward {
+                Forwarding::Stack => "the ingress of the devices",
+                Forwarding::InPlace => "the ingress of the devices, in place",
+                Forwarding::Direct => {
+                    "the ingress of the devices, with direct forwarding past nftables"
+                }
             }
-            (Attach::Ingress, _) => "the ingress of the devices".to_owned(),
+            .to_owned(),
             (Attach::Xdp, _) => "XDP".to_owned(),
             _ => "the interface".to_owned(),
         };
@@ -313,8 +319,8 @@ impl Running {
         let mut names: BTreeMap<u32, String> = self.place.devices.names().collect();
         names.extend(self.place.way.as_ref().map(|way| (way.ifindex, way.device.clone())));
         let mut name = |index| names.get(&index).cloned().unwrap_or(format!("device {index}"));
-        let bypassed = self.bypassed();
-        let found = self.kernel.as_mut().map(|kernel| kernel.new_warnings(&mut name, bypassed));
+        let objection = self.objection();
+        let found = self.kernel.as_mut().map(|kernel| kernel.new_warnings(&mut name, objection));
         for warning in found.into_iter().flatten() {
             warn!("{}: {}; {}", self.config.name, warning.text, warning.advice);
         }

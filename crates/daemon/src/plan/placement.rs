@@ -1,13 +1,13 @@
 //! Which engine carries the packets of a translator, and where its programs are attached.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use fordway_bpf::{Host, Unsupported};
-use fordway_config::{Attach, Engine, Forwarding, InterfaceName, Translator};
+use fordway_config::{Attach, Engine, InterfaceName, Translator};
 use fordway_net::{Link, Netlink, View};
 use tracing::warn;
 
+use super::forwarding;
 use super::resolve::Facts;
 use super::uplink::{self, Way};
 use crate::failure::Failure;
@@ -147,7 +147,7 @@ pub(crate) fn find(
             let mut view = View::new(netlink);
             config.devices.iter().try_for_each(|name| view.link(name.as_str()).map(drop))?;
             let devices = Devices::find(&mut view, config);
-            check_bypass(config)?;
+            forwarding::check(config)?;
             return Ok(Placement { attach, devices, ..Placement::default() });
         }
     }
@@ -158,32 +158,6 @@ pub(crate) fn find(
             Placement::interface(Some(format!("not at the uplink: {why}")))
         }
     })
-}
-
-/// What direct forwarding bypasses without having been told to: names of chains and tables, or why they can't be told.
-pub(crate) type Bypassed = Result<BTreeSet<String>, fordway_net::Error>;
-
-/// What to do about it.
-pub(crate) const BYPASS_HINT: &str = "write forward = \"stack\", or bypass_nftables = true if these rules need not see \
-                                      translated packets";
-
-/// The rules for forwarded packets that a translator at the ingress of devices is not to bypass.
-pub(crate) fn bypassed(config: &Translator) -> Bypassed {
-    match config.forward == Forwarding::Direct && !config.bypass_nftables {
-        true => fordway_net::rules_for_forwarded(),
-        false => Ok(BTreeSet::new()),
-    }
-}
-
-/// Refuses direct forwarding where it would bypass rules.
-pub(crate) fn check_bypass(config: &Translator) -> Result<(), Failure> {
-    let text = match bypassed(config) {
-        Ok(rules) if rules.is_empty() => return Ok(()),
-        Ok(rules) => format!("would bypass {}", Vec::from_iter(rules).join(", ")),
-        Err(error) => format!("may bypass rules, which can't be listed: {error}"),
-    };
-    let failure = Failure::failed(format!("{}: forward = \"direct\" {text}", config.name));
-    Err(failure.hint(BYPASS_HINT))
 }
 
 /// Why an attach point that was asked for is not taken.

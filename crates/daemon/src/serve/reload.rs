@@ -25,7 +25,7 @@ use crate::apply::translators::start_all;
 use crate::failure::Failure;
 use crate::metrics::Guards;
 use crate::plan::entry::Entry;
-use crate::plan::placement::check_bypass;
+use crate::plan::forwarding;
 use crate::reconcile::auto::{self, Auto};
 use crate::settings;
 use crate::systemd::alive;
@@ -161,7 +161,7 @@ impl Daemon {
             self.let_yield(at, yielding, before);
             let one = &mut self.translators.running[at];
             if one.place.attach == Attach::Ingress {
-                check_bypass(&new)?;
+                forwarding::check(&new)?;
             }
             // The first name is the one before the reload.
             let renamed = former.iter().find(|(it, _)| *it == at).map(|(_, name)| name);

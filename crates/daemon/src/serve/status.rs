@@ -41,9 +41,8 @@ impl Running {
             }
             .to_owned(),
             attach_reason: self.place.reason.clone(),
-            forward: (self.place.attach == Attach::Ingress)
-                .then(|| if self.is_direct() { "direct" } else { "stack" }.to_owned()),
-            kernel: self.kernel.as_ref().map(|kernel| kernel.status(device_name, self.bypassed())),
+            forward: self.forwarding().map(|it| it.as_str().to_owned()),
+            kernel: self.kernel.as_ref().map(|kernel| kernel.status(device_name, self.objection())),
             interface: device.name().to_owned(),
             ifindex: device.ifindex(),
             adopted: !self.own,

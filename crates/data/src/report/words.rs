@@ -184,6 +184,7 @@ fn who(m: &MechanismSpec) -> String {
     let name = proper(&m.implementation);
     let alone = match (m.engine.as_deref(), m.attach.as_deref()) {
         (Some("kernel"), Some("xdp")) => format!("{name} at XDP"),
+        (Some("kernel"), Some("in-place")) => format!("{name}, in place at the ingress"),
         (Some("kernel"), Some("direct")) => format!("{name}, forwarding directly"),
         (Some("kernel"), Some(attach)) => format!("{name} at the {attach}"),
         (Some(engine), _) => format!("{name}'s {engine} engine"),

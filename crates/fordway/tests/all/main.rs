@@ -31,6 +31,7 @@ mod export;
 mod host;
 mod hostile;
 mod in_front;
+mod in_place;
 mod ingress;
 mod ipv6_only;
 mod kernel;

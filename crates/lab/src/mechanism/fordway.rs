@@ -178,7 +178,10 @@ fn options(spec: &MechanismSpec, room: Room, pref64: &str) -> Vec<String> {
     argv.extend(attach.into_iter().flat_map(at));
     match (attach, spec.kind) {
         (Some("uplink"), _) => argv.extend(["--uplink", "uplink"]),
-        (Some("ingress" | "direct" | "xdp"), Kind::Siit | Kind::Nat64 | Kind::NatPt) => {
+        (
+            Some("ingress" | "in-place" | "direct" | "xdp"),
+            Kind::Siit | Kind::Nat64 | Kind::NatPt,
+        ) => {
             argv.extend(DEVICES);
         }
         (Some("xdp"), _) => argv.extend(["--device", "uplink"]),
@@ -200,12 +203,20 @@ fn options(spec: &MechanismSpec, room: Room, pref64: &str) -> Vec<String> {
 /// Options that name the devices of a gateway.
 pub(super) const DEVICES: [&str; 4] = ["--device", "to-client", "--device", "to-iperf"];
 
-/// Options that name an attach point. `direct` is the lab's word for the ingress with direct forwarding.
-pub(super) fn at(attach: &str) -> Vec<&str> {
+/// The lab's word for an attach point as the program's, and how packets go on from there: `in-place` and `direct` are
+/// the ingress with another way out.
+pub(super) fn point(attach: &str) -> (&str, Option<&str>) {
     match attach {
-        "direct" => vec!["--attach", "ingress", "--forward", "direct"],
-        attach => vec!["--attach", attach],
+        "in-place" | "direct" => ("ingress", Some(attach)),
+        attach => (attach, None),
     }
+}
+
+/// Options that name an attach point.
+pub(super) fn at(attach: &str) -> Vec<&str> {
+    let (attach, forward) = point(attach);
+    let forward = forward.into_iter().flat_map(|forward| ["--forward", forward]);
+    ["--attach", attach].into_iter().chain(forward).collect()
 }
 
 /// Mappings of the hosts on a link behind a CLAT's box: the application of a CLAT alone, and those of the 464XLAT network.
@@ -470,10 +481,12 @@ mod tests {
                 assert!(argv.contains(&format!("--engine {engine}")), "{argv}");
                 match arm.attach.as_deref() {
                     Some("uplink") => assert!(argv.contains("--uplink uplink"), "{argv}"),
-                    Some(attach @ ("ingress" | "direct" | "xdp")) => {
+                    Some(attach @ ("ingress" | "in-place" | "direct" | "xdp")) => {
                         assert!(argv.contains("--device to-iperf"), "{argv}");
-                        let is_direct = argv.contains("--attach ingress --forward direct");
-                        assert_eq!(is_direct, attach == "direct", "{argv}");
+                        for way in ["in-place", "direct"] {
+                            let goes = argv.contains(&format!("--attach ingress --forward {way}"));
+                            assert_eq!(goes, attach == way, "{argv}");
+                        }
                     }
                     Some(other) => assert_eq!(other, "interface"),
                     None => assert!(engine == "user" && !argv.contains("--attach"), "{argv}"),

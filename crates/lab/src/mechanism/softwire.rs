@@ -39,8 +39,8 @@ fn end_point(arm: &MechanismSpec) -> MechanismSpec {
 /// asks for its address, which has no choice, at its interface.
 fn client(arm: &MechanismSpec) -> MechanismSpec {
     let client = attached(arm, |attach| match (attach, arm.kind) {
-        ("ingress" | "direct", Kind::Softwire) => "uplink",
-        ("ingress" | "direct", _) => "interface",
+        ("ingress" | "in-place" | "direct", Kind::Softwire) => "uplink",
+        ("ingress" | "in-place" | "direct", _) => "interface",
         _ => attach,
     });
     MechanismSpec { entries: None, ..client }
@@ -56,7 +56,7 @@ fn place(arm: &MechanismSpec) -> Vec<&str> {
     let mut options: Vec<&str> = Vec::new();
     if let Some(attach) = arm.attach.as_deref() {
         options.extend(fordway::at(attach));
-        if matches!(attach, "ingress" | "direct") {
+        if fordway::point(attach).0 == "ingress" {
             options.extend(DEVICES);
         }
     }

@@ -6,8 +6,6 @@ use fordway_bpf::{Accelerator, Error, Kind, Place, Totals};
 
 use fordway_control::KernelWarning;
 
-use crate::plan::placement::{BYPASS_HINT, Bypassed};
-
 /// Frames that programs in front of routing have let by without taking any: then they are at the wrong device, most likely.
 const MANY: u64 = 1000;
 
@@ -64,12 +62,12 @@ impl Front {
     }
 }
 
-/// All there is to warn of. `name`: of a device.
+/// All there is to warn of. `name`: of a device; `objection`: to how packets are forwarded.
 pub(super) fn warnings(
     accelerator: &Accelerator,
     front: Front,
     name: &mut impl FnMut(u32) -> String,
-    bypassed: Bypassed,
+    objection: Option<KernelWarning>,
 ) -> Vec<KernelWarning> {
     let attachments = accelerator.attachments();
     let mut all: Vec<KernelWarning> = Vec::new();
@@ -89,7 +87,7 @@ pub(super) fn warnings(
         });
     }
     all.extend(order(accelerator.ahead(), name));
-    all.extend(bypass(bypassed));
+    all.extend(objection);
     let in_front = attachments.iter().filter(|it| it.place == Place::Xdp);
     let in_front = in_front.chain(attachments.iter().filter(|it| it.place == Place::Ingress));
     let devices: Vec<String> = in_front.map(|it| name(it.ifindex)).collect();
@@ -102,20 +100,6 @@ pub(super) fn warnings(
 /// What the programs in front of routing have seen, if there are some.
 pub(super) fn seen(accelerator: &Accelerator) -> Result<Option<Seen>, Error> {
     Ok(accelerator.front_totals()?.map(|totals| Seen::of(&totals)))
-}
-
-/// Rules that direct forwarding bypasses, without having been told to.
-fn bypass(bypassed: Bypassed) -> Option<KernelWarning> {
-    let text = match bypassed {
-        Ok(rules) if rules.is_empty() => return None,
-        Ok(rules) => {
-            let rules = Vec::from_iter(rules).join(", ");
-            format!("forward = \"direct\" bypasses rules that were added since the start: {rules}")
-        }
-        Err(error) => format!("what forward = \"direct\" bypasses can't be told: {error}"),
-    };
-    let advice = BYPASS_HINT.to_owned();
-    Some(KernelWarning { about: "bypass".to_owned(), text, advice })
 }
 
 /// Who comes first at the egress of the uplink.
@@ -153,8 +137,6 @@ fn order(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]
@@ -176,16 +158,6 @@ mod tests {
         assert!(told(front, moved));
         let busy = Seen { taken: 2, elsewhere: 100_000, ..at_work };
         assert!(!told(front, busy), "others share the link");
-    }
-
-    #[test]
-    fn bypassed_rules_are_told() {
-        assert_eq!(bypass(Ok(BTreeSet::new())), None);
-        let rules = BTreeSet::from(["chain forward of nftables table inet filter".to_owned()]);
-        let found = bypass(Ok(rules)).expect("a warning");
-        assert!(found.text.contains("chain forward of nftables table inet filter"), "{found:?}");
-        let unknown = bypass(Err(fordway_net::Error::NoDevice("eth0".to_owned())));
-        assert!(unknown.expect("a warning").text.contains("can't be told"));
     }
 
     #[test]

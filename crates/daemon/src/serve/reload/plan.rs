@@ -7,7 +7,7 @@ use super::{Changes, Sorted};
 use crate::apply::stateful::Entries;
 use crate::failure::Failure;
 use crate::metrics::Guards;
-use crate::plan::placement::check_bypass;
+use crate::plan::forwarding;
 use crate::reconcile::auto::Auto;
 use crate::serve::handle::Daemon;
 
@@ -28,7 +28,7 @@ impl Daemon {
         for (at, new) in &changed {
             let one = &running[*at];
             if one.place.attach == Attach::Ingress {
-                check_bypass(new)?;
+                forwarding::check(new)?;
             }
             // On the host as it is, its interface has the old name.
             let under = Translator { name: one.config.name.clone(), ..new.clone() };

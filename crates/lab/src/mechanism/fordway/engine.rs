@@ -17,9 +17,9 @@ pub(super) fn check(status: &Value, spec: &MechanismSpec) -> std::result::Result
             text(status, "engine_reason")
         ));
     }
-    // What the lab calls direct is the ingress, with another way out.
+    // The lab's word for it.
     let attach = match (text(status, "attach"), text(status, "forward")) {
-        ("ingress", "direct") => "direct",
+        ("ingress", forward @ ("in-place" | "direct")) => forward,
         (attach, _) => attach,
     };
     match spec.attach.as_deref().filter(|wanted| *wanted != attach) {

@@ -83,16 +83,12 @@ pub(in crate::mechanism) fn table(spec: &MechanismSpec, room: Room) -> String {
         format!("pool4={:?}", ports(room)),
         format!("engine='{}'", spec.engine.as_deref().unwrap_or("auto")),
     ];
-    let attach = spec.attach.as_deref().map(|attach| match attach {
-        "direct" => "ingress",
-        attach => attach,
-    });
-    lines.extend(attach.map(|attach| format!("attach='{attach}'")));
-    if spec.attach.as_deref() == Some("direct") {
-        lines.push("forward='direct'".into());
-    }
-    if matches!(attach, Some("ingress" | "xdp")) {
-        lines.push("devices=['to-client', 'to-iperf']".into());
+    if let Some((attach, forward)) = spec.attach.as_deref().map(super::point) {
+        lines.push(format!("attach='{attach}'"));
+        lines.extend(forward.map(|forward| format!("forward='{forward}'")));
+        if matches!(attach, "ingress" | "xdp") {
+            lines.push("devices=['to-client', 'to-iperf']".into());
+        }
     }
     lines.extend(settings(room, &spec.alg));
     lines.join("\n") + "\n"
