@@ -138,17 +138,21 @@ always_inline int is_back(const struct __sk_buff *skb)
 }
 
 /* A packet that is back ends here. The kernel gets it with one hop left, and sends the error as for any other packet: an
- * error of the user engine would be routed back as well. */
+ * error of the user engine would be routed back as well. `link_layer_len`: of this frame. At an uplink the others of the object
+ * have another header, and a trace would show this one from a wrong octet on: there it is counted alone. */
 __noinline int end_loop(struct __sk_buff *skb, __u32 link_layer_len)
 {
 	int to_v6 = skb->protocol == bpf_htons(ETH_P_IP);
+	int as_others = link_layer_len == config.link_layer_len;
 	struct journey journey = { .octets = skb->len - link_layer_len };
 
 	if (!begin_journey(skb, &journey))
 		return TC_ACT_SHOT;
-	begin_trace(skb, &journey, skb->gso_size);
+	if (as_others)
+		begin_trace(skb, &journey, skb->gso_size);
 	count(&journey, DROP(FW_DROP_LOOP), to_v6 ? FW_V4_TO_V6 : FW_V6_TO_V4, 0);
-	end_trace(skb, &journey, DROP(FW_DROP_LOOP));
+	if (as_others)
+		end_trace(skb, &journey, DROP(FW_DROP_LOOP));
 	return spend_hop_limit(skb, link_layer_len) ? TC_ACT_SHOT : bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 }
 

@@ -31,15 +31,15 @@ pub enum Forwarding {
 }
 
 pub(crate) const FORWARD: Choice<Forwarding> = Choice(&[
-    ("stack", Forwarding::Stack),
-    ("in-place", Forwarding::InPlace),
-    ("direct", Forwarding::Direct),
+    (Forwarding::Stack.as_str(), Forwarding::Stack),
+    (Forwarding::InPlace.as_str(), Forwarding::InPlace),
+    (Forwarding::Direct.as_str(), Forwarding::Direct),
 ]);
 
 impl Forwarding {
     /// The word in configuration and status.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Forwarding::Stack => "stack",
             Forwarding::InPlace => "in-place",

@@ -48,7 +48,7 @@ fn bypass(found: fordway_net::Result<BTreeSet<String>>) -> Option<KernelWarning>
 fn loss(config: &Translator) -> Option<KernelWarning> {
     let (why, advice) = match why_lost(config) {
         Ok(found) => found?,
-        Err(failure) => (failure.line(), "see why".to_owned()),
+        Err(failure) => (failure.line(), "mend what keeps the settings from being read".to_owned()),
     };
     let text = format!("forward = \"in-place\": translated packets would be lost: {why}");
     let advice = format!("{advice}; or write forward = \"stack\"");

@@ -55,7 +55,8 @@ fn status_and_stats_tell_of_both_engines() {
         let kernel = &status["kernel"];
         assert!(["tcx", "clsact"].contains(&kernel["hook"].as_str().unwrap()), "{kernel}");
         let devices: Vec<_> = kernel["programs"].as_array().unwrap().iter().collect();
-        let expected = if point == "uplink" { ["c0", "c0", "clat0"].as_slice() } else { &["clat0"] };
+        let expected =
+            if point == "uplink" { ["c0", "c0", "clat0"].as_slice() } else { &["clat0"] };
         assert_eq!(devices.iter().map(|it| &it["device"]).collect::<Vec<_>>(), expected);
         ping(&net.client, SERVER_V4);
         traffic::tcp_both_ways(&net.client, &net.server, SERVER.0, 1 << 20);
